@@ -67,6 +67,7 @@ grant select, insert, update on coupon.user_lapse to 'coupon_worker'@'%';
 grant select, insert, update on coupon.expiring_cursor to 'coupon_worker'@'%';
 grant select, update on coupon.validity_move to 'coupon_worker'@'%';
 grant select on coupon.coupon_payment to 'coupon_worker'@'%';
+grant select on coupon.coupon_replacement to 'coupon_worker'@'%';
 
 -- `verify` reads, and asks how far the binlog is.
 grant select on coupon.* to 'coupon_verify'@'%';

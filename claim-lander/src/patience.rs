@@ -5,8 +5,12 @@
 //! first look, nothing ─ SETTLE ─▶ ends of the claims' topic ─ landers have passed them ─▶ last look ─▶ no such claim
 //!                        └────────────────── LONGEST after the first look ──────────────────────────▶ not landed
 //! ```
-//! The guarantee: a claim that was accepted before the payment was taken over is in MySQL at the last look, or it never
-//! lands. Only a queue that takes longer than [`LONGEST`] makes a payment a dead letter although its claim may land.
+//! A claim whose id is younger than [`LONGEST`] may be admitted and still wait in an outbox. So its payment is given up
+//! only as one that has not landed.
+//!
+//! The guarantee: a claim that reached its topic before the payment was taken over is in MySQL at the last look, or it never
+//! lands. Only an outbox or a queue that takes longer than [`LONGEST`] makes a payment a dead letter although its claim may
+//! land.
 //!
 //! The payments of a batch share one patience, so a hundred wrong ones take no longer than one.
 
@@ -14,7 +18,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::try_join_all;
 use topic::{QueueOffsets, TopicError};
 
-/// Time before the ends are asked for. A claim that was accepted at the gate reaches its topic within it.
+/// Time before the ends are asked for. A claim that was accepted at the gate usually reaches its topic within it.
 const SETTLE: TimeDelta = TimeDelta::seconds(2);
 
 /// Longest wait. Payments behind it in its partition wait too, and their holds run meanwhile.
@@ -35,8 +39,10 @@ enum State {
         since: DateTime<Utc>,
         ends: Option<Vec<i64>>,
     },
-    /// Whatever could land has its end.
-    Passed,
+    /// Whatever had reached the topic has its end. Since the same look.
+    Passed {
+        since: DateTime<Utc>,
+    },
     TooLong,
 }
 
@@ -53,30 +59,32 @@ impl<'a> Patience<'a> {
         Self { offsets, state: State::Fresh }
     }
 
-    /// Returns what follows from a look that just found no claim.
-    pub(crate) async fn after_look(&mut self, now: DateTime<Utc>) -> Verdict {
-        let (since, ends) = match &mut self.state {
-            State::Fresh => {
-                self.state = State::Waiting { since: now, ends: None };
-                return Verdict::LookAgain;
+    /// Returns what follows from a look that just found no claim, which was `admitted` by the time in its id.
+    pub(crate) async fn after_look(
+        &mut self,
+        now: DateTime<Utc>,
+        admitted: DateTime<Utc>,
+    ) -> Verdict {
+        let is_young = (now - admitted).abs() < LONGEST;
+        match &mut self.state {
+            State::Fresh => self.state = State::Waiting { since: now, ends: None },
+            State::Passed { .. } if !is_young => return Verdict::NoSuchClaim,
+            State::Waiting { since, .. } | State::Passed { since } if now - *since >= LONGEST => {
+                self.state = State::TooLong;
+                return Verdict::NotLanded;
             }
-            State::Waiting { since, ends } => (*since, ends),
-            State::Passed => return Verdict::NoSuchClaim,
-            State::TooLong => return Verdict::NotLanded,
-        };
-        if now - since >= LONGEST {
-            self.state = State::TooLong;
-            return Verdict::NotLanded;
-        }
-        if now - since >= SETTLE {
-            match has_passed(self.offsets, ends).await {
-                Ok(true) => self.state = State::Passed,
-                Ok(false) => {}
-                Err(error) => {
-                    let error = runtime::report(&error);
-                    runtime::seldom!("how far queued claims have landed is not known", error);
+            State::Waiting { since, ends } if now - *since >= SETTLE => {
+                match has_passed(self.offsets, ends).await {
+                    Ok(true) => self.state = State::Passed { since: *since },
+                    Ok(false) => {}
+                    Err(error) => {
+                        let error = runtime::report(&error);
+                        runtime::seldom!("how far queued claims have landed is not known", error);
+                    }
                 }
             }
+            State::Waiting { .. } | State::Passed { .. } => {}
+            State::TooLong => return Verdict::NotLanded,
         }
         // The claim may have landed since the look, so only another one decides.
         Verdict::LookAgain
@@ -84,7 +92,7 @@ impl<'a> Patience<'a> {
 
     /// Begins the wait once more: without MySQL, nothing landed.
     pub(crate) fn begin_again(&mut self) {
-        if matches!(self.state, State::Waiting { .. } | State::TooLong) {
+        if !matches!(self.state, State::Passed { .. }) {
             self.state = State::Fresh;
         }
     }
@@ -117,17 +125,37 @@ mod tests {
         let offsets = QueueOffsets::new("127.0.0.1:1", &TopicNames::new("none"));
         let mut patience = Patience::new(&offsets);
         let first = DateTime::UNIX_EPOCH;
+        let old = first - LONGEST;
         let millisecond = TimeDelta::milliseconds(1);
-        assert_eq!(patience.after_look(first).await, Verdict::LookAgain);
-        assert_eq!(patience.after_look(first + SETTLE - millisecond).await, Verdict::LookAgain);
-        assert_eq!(patience.after_look(first + LONGEST).await, Verdict::NotLanded);
+        assert_eq!(patience.after_look(first, old).await, Verdict::LookAgain);
         assert_eq!(
-            patience.after_look(first + LONGEST).await,
-            Verdict::NotLanded,
-            "all of a batch"
+            patience.after_look(first + SETTLE - millisecond, old).await,
+            Verdict::LookAgain
         );
+        assert_eq!(patience.after_look(first + LONGEST, old).await, Verdict::NotLanded);
+        let next = patience.after_look(first + LONGEST, old).await;
+        assert_eq!(next, Verdict::NotLanded, "all of a batch");
         patience.begin_again();
-        assert_eq!(patience.after_look(first + LONGEST * 2).await, Verdict::LookAgain);
-        assert_eq!(patience.after_look(first + LONGEST * 3).await, Verdict::NotLanded);
+        assert_eq!(patience.after_look(first + LONGEST * 2, old).await, Verdict::LookAgain);
+        assert_eq!(patience.after_look(first + LONGEST * 3, old).await, Verdict::NotLanded);
+    }
+
+    #[tokio::test]
+    async fn a_young_claim_that_the_landers_have_not_seen_is_waited_for() {
+        let offsets = QueueOffsets::new("127.0.0.1:1", &TopicNames::new("none"));
+        let since = DateTime::UNIX_EPOCH + TimeDelta::days(20_000);
+        let mut patience = Patience { offsets: &offsets, state: State::Passed { since } };
+        let millisecond = TimeDelta::milliseconds(1);
+        let last = since + LONGEST - millisecond;
+        for old in [last - LONGEST, last + LONGEST, DateTime::UNIX_EPOCH] {
+            assert_eq!(patience.after_look(last, old).await, Verdict::NoSuchClaim, "{old}");
+        }
+        for young in [last, last - LONGEST + millisecond, last + LONGEST - millisecond] {
+            assert_eq!(patience.after_look(last, young).await, Verdict::LookAgain, "{young}");
+        }
+        assert_eq!(
+            patience.after_look(since + LONGEST, since + millisecond).await,
+            Verdict::NotLanded
+        );
     }
 }

@@ -10,8 +10,9 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use coupon::CouponId;
+use coupon::{ClaimId, CouponId};
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use landing::ids::made_at;
 use metrics::{counter, histogram};
 use mysql_store::{
     MySqlPool, StoreError,
@@ -164,7 +165,7 @@ impl Payments<'_> {
                     None => runtime::seldom!("a payment has no definite answer", "clocks differ"),
                 },
                 Ok(None) => {
-                    if let Some(end) = self.end_without_claim(patience).await {
+                    if let Some(end) = self.end_without_claim(payment.claim_id, patience).await {
                         return Some(end);
                     }
                 }
@@ -183,9 +184,10 @@ impl Payments<'_> {
     }
 
     /// The end of a payment whose claim MySQL does not know, or `None` if the claim may still land.
-    async fn end_without_claim(&self, patience: &mut Patience<'_>) -> Option<End> {
+    async fn end_without_claim(&self, claim: ClaimId, patience: &mut Patience<'_>) -> Option<End> {
         self.reach("payments.no_claim").await.ok()?;
-        let reason = match patience.after_look(self.shop.clock.now()).await {
+        let admitted = made_at(claim.0);
+        let reason = match patience.after_look(self.shop.clock.now(), admitted).await {
             Verdict::LookAgain => return None,
             Verdict::NoSuchClaim => NO_SUCH_CLAIM.to_owned(),
             Verdict::NotLanded => {
@@ -270,6 +272,9 @@ fn end_of(confirmation: &Confirmation) -> Option<End> {
         }
         Confirmation::Lapsed { coupon, lapsed_at } => {
             ("lapsed", Some(format!("the hold of coupon {coupon} lapsed at {lapsed_at}")))
+        }
+        Confirmation::Ended { valid_until } => {
+            ("ended", Some(format!("the coupons would have been valid until {valid_until}")))
         }
         Confirmation::NotHeld { coupon, status } => {
             ("not_held", Some(format!("coupon {coupon} is {}, and not held", status.word())))

@@ -1,6 +1,7 @@
 //! Payments that come before their claims have landed.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{ClaimId, QueuedClaim};
 use mysql_store::{connect, settings};
 use runtime::{Clock, FailPoints, fail_point::Hold};
 use testkit::Running;
@@ -12,9 +13,13 @@ use crate::{
 
 const LOOK: &str = "payments.no_claim";
 
-/// A claim that is queued and does not land, and its payment, which a lander has looked at once.
+/// From which the milliseconds of ids count.
+const ID_EPOCH_MS: i64 = 1_288_834_974_657;
+
+/// A claim that does not land, and its payment, which a lander has looked at once.
 struct Early {
     test: Harness,
+    claim: QueuedClaim,
     lander: Running,
     clock: Clock,
     /// When the payment was looked at first.
@@ -25,7 +30,8 @@ struct Early {
 }
 
 impl Early {
-    async fn new(name: &str) -> Self {
+    /// With a claim of this moment: queued already, or still on its way to the topic.
+    async fn new(name: &str, is_queued: bool) -> Self {
         let test = Harness::new(name).await;
         test.holding(TEMPLATE, 1).await;
         let mut connection = connect::single(&test.scope.endpoints.database_url).await.unwrap();
@@ -33,12 +39,15 @@ impl Early {
         let (clock, points) = (Clock::manual(first), FailPoints::default());
         let (mut landing, mut look) = (points.hold("lander.after_take"), points.hold(LOOK));
         let lander = test.start_on(&clock, |config| config.fail_points = points.clone());
-        let early = claim(TEMPLATE, 1);
-        test.queue(std::slice::from_ref(&early)).await;
-        landing.reached(1).await;
-        test.pay(&[payment(&early, "early")]).await;
+        let mut claim = claim(TEMPLATE, 1);
+        claim.admission.claim.id = ClaimId((first.timestamp_millis() - ID_EPOCH_MS) << 22);
+        if is_queued {
+            test.queue(std::slice::from_ref(&claim)).await;
+            landing.reached(1).await;
+        }
+        test.pay(&[payment(&claim, "early")]).await;
         look.reached(1).await;
-        Self { test, lander, clock, first, points, landing, look }
+        Self { test, claim, lander, clock, first, points, landing, look }
     }
 
     /// Ends the look in hand so many seconds after the first, and waits for the next one.
@@ -52,7 +61,7 @@ impl Early {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payment_waits_for_its_claim_while_the_queue_has_it() {
-    let mut early = Early::new("payments early").await;
+    let mut early = Early::new("payments early", true).await;
     for seconds in [0, 1, 3, 30, 59] {
         early.look_after(seconds).await;
     }
@@ -68,8 +77,26 @@ async fn a_payment_waits_for_its_claim_while_the_queue_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_payment_waits_for_a_claim_that_has_not_reached_its_topic() {
+    let mut early = Early::new("payments before the topic", false).await;
+    for seconds in [0, 3, 4, 30, 59] {
+        early.look_after(seconds).await;
+    }
+    let Early { test, claim, lander, landing, look, .. } = early;
+    landing.let_go();
+    test.queue(std::slice::from_ref(&claim)).await;
+    test.caught_up().await;
+    look.let_go();
+    test.paid_up().await;
+    let counts = [HELD, USABLE, PAYMENTS].map(|sql| test.number(sql));
+    assert_eq!(futures::future::join_all(counts).await, [0, 1, 1]);
+    assert!(test.dead_letters().await.is_empty());
+    lander.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_payment_whose_claim_does_not_land_for_a_minute_is_put_aside() {
-    let mut early = Early::new("payments too early").await;
+    let mut early = Early::new("payments too early", true).await;
     early.look_after(0).await;
     early.clock.set(early.first + TimeDelta::seconds(60));
     let Early { test, lander, landing, look, .. } = early;

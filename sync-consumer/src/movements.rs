@@ -7,7 +7,7 @@
 use anyhow::Context as _;
 use coupon::{Epoch, Returned, TemplateId, read_returned};
 use metrics::counter;
-use mysql_store::{MySqlPool, connect, stock};
+use mysql_store::{MySqlPool, connect, stock::MovementPages};
 use redis_gate::{Gate, GateError, GateRedis, Moved};
 use runtime::{Backoff, Part};
 use tokio_util::sync::CancellationToken;
@@ -167,21 +167,15 @@ impl Movements {
         last: i64,
     ) -> anyhow::Result<()> {
         let mut connection = connect::acquire(&self.pool).await?;
-        let mut last = last;
-        loop {
-            let missing = stock::movements_after(&mut connection, template, last);
-            let page = connect::within(missing).await?;
-            let is_all = page.len() < stock::MOVEMENTS_MAX;
+        let mut pages = MovementPages::after(template, last);
+        while let Some(page) = connect::within(pages.next(&mut connection)).await? {
             for missing in page {
-                last = missing.seq;
                 let change = (missing.seq, missing.delta_stock);
                 let moved = self.gate.apply_movement(template, epoch, change, &missing.returned);
                 moved.await.context("gate")?;
             }
-            if is_all {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 }
 

@@ -136,13 +136,17 @@ impl Harness {
         client.get_multiplexed_async_connection().await.unwrap()
     }
 
-    /// Resets the group to the first message of every partition, while no consumer runs.
+    /// Resets the views' group to the first message of every partition, while no consumer runs.
     pub(crate) async fn rewind(&self) {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
-        let group = sync_consumer::group(&self.names);
+        self.rewind_on(&sync_consumer::group(&self.names), self.names.user_coupon()).await;
+    }
+
+    /// Resets a group to the first message of every partition of its topic, while no consumer runs.
+    pub(crate) async fn rewind_on(&self, group: &str, topic: String) {
+        let brokers = &self.scope.endpoints.kafka_brokers;
         let topics = [topic.clone()];
         let options = ConsumerOptions::default();
-        let member = Consumer::join(brokers, &group, &topics, options).await.unwrap();
+        let member = Consumer::join(brokers, group, &topics, options).await.unwrap();
         let mut rebalances = member.rebalances();
         let partitions = topic_offsets(brokers, &topic).await.unwrap();
         tokio::select! {

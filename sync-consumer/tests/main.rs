@@ -7,6 +7,7 @@ mod harness;
 mod holds;
 mod movements;
 mod poison;
+mod returns;
 mod unversioned;
 
 use coupon::UserId;

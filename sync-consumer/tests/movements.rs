@@ -12,17 +12,17 @@ use topic::{Event, Op, Source, StockMovementRow};
 
 use crate::harness::{Harness, row};
 
-const TEMPLATE: TemplateId = TemplateId(10);
-const EPOCH: Epoch = Epoch(7);
+pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
+pub(crate) const EPOCH: Epoch = Epoch(7);
 
 /// A template of ten coupons whose gate includes its first movement.
-struct Stage {
-    test: Harness,
-    gate: Gate,
+pub(crate) struct Stage {
+    pub(crate) test: Harness,
+    pub(crate) gate: Gate,
 }
 
 impl Stage {
-    async fn new(name: &str) -> Self {
+    pub(crate) async fn new(name: &str) -> Self {
         let test = Harness::new(name).await;
         let redis = GateRedis::connect(&test.scope.endpoints.gate_redis_url).await.unwrap();
         let gate = Gate::new(redis, &test.scope.key_prefix);
@@ -35,18 +35,7 @@ impl Stage {
 
     async fn open(&self, epoch: Epoch) {
         assert!(self.gate.begin(TEMPLATE, epoch).await.unwrap());
-        let facts = OpenFacts {
-            version: 2,
-            state: TemplateState::Published,
-            mode: ClaimMode::Direct,
-            starts_at: now(),
-            ends_at: now(),
-            limit: 1,
-            stock: 10,
-            movement: 1,
-            lapses_allowed: 0,
-        };
-        assert!(self.gate.open(TEMPLATE, epoch, &facts).await.unwrap());
+        assert!(self.gate.open(TEMPLATE, epoch, &facts()).await.unwrap());
     }
 
     /// Records a movement in MySQL only.
@@ -62,20 +51,10 @@ impl Stage {
     }
 
     async fn send(&self, seq: i64, delta: i64) {
-        let row = StockMovementRow {
-            template_id: TEMPLATE.0,
-            seq,
-            delta,
-            reason: "why".to_owned(),
-            actor: "who".to_owned(),
-            created_at: 1_000,
-            request_id: None,
-            total_after: None,
-            stock_after: None,
-            kind: 0,
-            delta_stock: None,
-            returned: None,
-        };
+        self.send_row(movement(seq, delta)).await;
+    }
+
+    pub(crate) async fn send_row(&self, row: StockMovementRow) {
         let source = Source::default();
         let event = Event { before: None, after: Some(row), op: Op::Create, source, ts_ms: 1_000 };
         self.send_raw(&serde_json::to_vec(&event).unwrap()).await;
@@ -86,7 +65,7 @@ impl Stage {
         self.test.send_to(&topic, &TEMPLATE.to_string(), payload).await;
     }
 
-    async fn caught_up(&self) {
+    pub(crate) async fn caught_up(&self) {
         let names = &self.test.names;
         let group = sync_consumer::movement_group(names);
         self.test.caught_up_on(&group, &names.stock_movement()).await;
@@ -97,9 +76,42 @@ impl Stage {
     }
 
     /// The gate's stock, and the number of its last movement.
-    async fn stock(&self) -> (i64, i64) {
+    pub(crate) async fn stock(&self) -> (i64, i64) {
         let meta = self.meta().await.unwrap();
         (meta.stock, meta.movement)
+    }
+}
+
+/// A change of the total.
+pub(crate) fn movement(seq: i64, delta: i64) -> StockMovementRow {
+    StockMovementRow {
+        template_id: TEMPLATE.0,
+        seq,
+        delta,
+        reason: "why".to_owned(),
+        actor: "who".to_owned(),
+        created_at: 1_000,
+        request_id: None,
+        total_after: None,
+        stock_after: None,
+        kind: 0,
+        delta_stock: None,
+        returned: None,
+    }
+}
+
+/// A sale of ten coupons with their first movement.
+pub(crate) fn facts() -> OpenFacts {
+    OpenFacts {
+        version: 2,
+        state: TemplateState::Published,
+        mode: ClaimMode::Direct,
+        starts_at: now(),
+        ends_at: now(),
+        limit: 1,
+        stock: 10,
+        movement: 1,
+        lapses_allowed: 0,
     }
 }
 

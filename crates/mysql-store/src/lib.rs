@@ -7,6 +7,7 @@
 
 mod claims;
 mod code;
+mod confirmed_at;
 pub mod connect;
 mod coupons;
 mod datetime;
@@ -28,7 +29,8 @@ pub use coupons::{
 pub use expiries::{expiring, expiry, expiry_report, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use templates::{
-    history, ledger, list, stock, template, template_delete, template_edit, validity_move,
+    history, ledger, ledger_totals, list, stock, template, template_delete, template_edit,
+    validity_move,
 };
 
 pub use error::{DuplicateKey, StoreError};

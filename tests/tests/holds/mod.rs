@@ -7,6 +7,7 @@ pub(crate) mod confirm;
 pub(crate) mod faults;
 pub(crate) mod ledger;
 pub(crate) mod modes;
+pub(crate) mod moving;
 pub(crate) mod queued;
 pub(crate) mod races;
 

@@ -1,13 +1,13 @@
 //! Connections of a whole process: they are counted, and the memory that they hold together is bounded. The api's
 //! own tests (`hostile_clients.rs`, `slow_clients.rs`) check how each bound is enforced, with small limits.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use coupon::UserId;
 use pipeline_tests::{World, until};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -92,4 +92,59 @@ async fn half_bodies_hold_no_more_than_they_may_together_and_others_are_served()
     assert_eq!(world.count(template).await.all(), 1);
     world.assert_sound(None).await;
     world.end().await;
+}
+
+/// What the attack used that filled 1.5 GiB of the system's buffers and stalled the api's own connections.
+const SLOW_READERS: usize = 400;
+const SENT_AHEAD: usize = 20;
+
+/// Most bytes of answers that the system may keep for each of them: Linux doubles the 64 KiB that the api asks for.
+const BUFFERED_MAX: usize = 128 * 1024;
+
+#[tokio::test]
+async fn four_hundred_clients_that_read_no_answer_fill_no_memory_and_stall_no_claim() {
+    let world = World::start("slow readers").await;
+    let template = world.template(50, |new| new).await;
+    let address = world.platform.api_url().strip_prefix("http://").unwrap().to_owned();
+    let asked = "GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n".repeat(SENT_AHEAD);
+    let mut lines = Vec::new();
+    for _ in 0..SLOW_READERS {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4 * 1024).unwrap();
+        let mut line = socket.connect(address.parse().unwrap()).await.unwrap();
+        line.write_all(asked.as_bytes()).await.unwrap();
+        lines.push(line);
+    }
+    let api = &world.platform.apis[0];
+    let answering = "api_connections{state=\"answering\"}";
+    let all = SLOW_READERS as f64;
+    until(async || api.metric(answering).await.unwrap_or(0.0), |answering| *answering >= all).await;
+    for user in 1..=50 {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201, "user {user}");
+    }
+    let port: u16 = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    let buffered = buffered(port);
+    assert!(buffered.len() >= SLOW_READERS, "{} connections", buffered.len());
+    let most = buffered.iter().max().unwrap();
+    assert!((1..=BUFFERED_MAX).contains(most), "{most} bytes");
+    drop(lines);
+    until(async || api.metric(answering).await.unwrap(), |answering| *answering == 0.0).await;
+    assert_eq!(world.count(template).await.all(), 50);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// The bytes that the system keeps for each connection of this local port until its client has taken them.
+fn buffered(port: u16) -> Vec<usize> {
+    let mut all = Vec::new();
+    for line in fs::read_to_string("/proc/net/tcp").unwrap().lines().skip(1) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, local, _, _, queues, ..] = fields[..] else { continue };
+        if local.ends_with(&format!(":{port:04X}")) {
+            let sent = queues.split_once(':').unwrap().0;
+            all.push(usize::from_str_radix(sent, 16).unwrap());
+        }
+    }
+    all
 }

@@ -121,6 +121,16 @@ pub(crate) fn expired(coupon: &UserCoupon) -> Problem {
     Problem::new(Code::CouponExpired, detail).with("valid_until", at)
 }
 
+/// A held coupon would be of no use: its template's validity has ended.
+pub(crate) fn ended(valid_until: DateTime<Utc>) -> Problem {
+    let at = instant(valid_until);
+    let detail = format!(
+        "The template's coupons were valid until {at}, so a payment could buy nothing. It is taken if the shop \
+         lengthens the validity before the hold lapses."
+    );
+    Problem::new(Code::CouponExpired, detail).with("valid_until", at)
+}
+
 /// The coupon was revoked, or given up.
 pub(crate) fn cancelled() -> Problem {
     let detail = "The coupon was revoked or cancelled. Another one must be claimed or granted.";

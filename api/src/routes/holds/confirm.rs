@@ -95,7 +95,7 @@ fn example() -> Value {
     responses((status = 200, description = "They are confirmed, and can be used.", body = ConfirmedBody)),
     extensions(("x-problems" = json!(
         "INVALID_PAYMENT CLAIM_NOT_FOUND COUPON_NOT_FOUND TEMPLATE_NOT_FOUND TEMPLATE_NEEDED HOLD_LAPSED \
-         ALREADY_CONFIRMED COUPON_CANCELLED PAYMENT_REF_REUSED HOLD_UNSURE CLAIM_PENDING GATE_UNAVAILABLE OVERLOADED"
+         COUPON_EXPIRED ALREADY_CONFIRMED COUPON_CANCELLED PAYMENT_REF_REUSED HOLD_UNSURE CLAIM_PENDING GATE_UNAVAILABLE OVERLOADED"
     )))
 )]
 pub(crate) async fn confirm(
@@ -151,6 +151,7 @@ async fn try_confirm(
             info!(claim.id = %id, "a payment came after its hold had lapsed");
             Err(named(coupon_json::hold_lapsed(lapsed_at), coupon))
         }
+        Confirmation::Ended { valid_until } => Err(coupon_json::ended(valid_until)),
         Confirmation::NotHeld { coupon, status: CouponStatus::Cancelled } => {
             Err(named(coupon_json::cancelled(), coupon))
         }

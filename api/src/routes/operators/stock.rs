@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::TemplateId;
-use mysql_store::{StoreError, connect, ledger};
+use mysql_store::{StoreError, connect, ledger_totals};
 use redis_gate::{Gate, GateError, Meta, Phase};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -108,7 +108,7 @@ pub(crate) async fn get(
 async fn held(app: &App, id: TemplateId) -> Result<Option<i64>, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        ledger::held(&mut connection, id).await
+        ledger_totals::held(&mut connection, id).await
     })
     .await
 }

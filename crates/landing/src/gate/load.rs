@@ -6,7 +6,10 @@ use std::{
 };
 
 use coupon::{Epoch, Lapses, Template, TemplateId, UserId};
-use mysql_store::{MySqlConnection, connect, lease, look_up, returns, stock};
+use mysql_store::{
+    MySqlConnection, connect, lease, look_up, returns,
+    stock::{self, Movement, MovementPages},
+};
 use redis_gate::{Gate, GateError, LOAD_USERS_MAX};
 use runtime::Backoff;
 
@@ -125,14 +128,12 @@ pub(super) async fn returned_since(
 ) -> Result<bool, RebuildError> {
     let counts = template.hold.lapses_allowed > 0;
     let mut movements = Vec::new();
-    let mut first = first;
-    while first < last {
-        let page = stock::movements_after(connection, template.id, first);
-        let page = connect::within(page).await?;
-        let Some(seq) = page.last().map(|movement| movement.seq) else { break };
-        first = seq;
-        movements.extend(page.into_iter().filter(|movement| movement.seq <= last));
+    let mut pages = MovementPages::after(template.id, first);
+    while movements.last().is_none_or(|movement: &Movement| movement.seq < last) {
+        let Some(page) = connect::within(pages.next(connection)).await? else { break };
+        movements.extend(page);
     }
+    movements.retain(|movement| movement.seq <= last);
     for mut movement in movements {
         for returned in &mut movement.returned {
             let contains = |seq: &i64| *seq >= movement.seq;

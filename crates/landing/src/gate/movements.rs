@@ -5,10 +5,7 @@
 //! however often it is applied.
 
 use coupon::TemplateId;
-use mysql_store::{
-    MySqlConnection, connect,
-    stock::{self, MOVEMENTS_MAX},
-};
+use mysql_store::{MySqlConnection, connect, stock::MovementPages};
 use redis_gate::{Gate, Meta, Moved};
 use tracing::info;
 
@@ -45,10 +42,8 @@ async fn is_caught_up(
     template: TemplateId,
     meta: &Meta,
 ) -> Result<bool, RebuildError> {
-    let mut last = meta.movement;
-    loop {
-        let page = connect::within(stock::movements_after(connection, template, last)).await?;
-        let is_all = page.len() < MOVEMENTS_MAX;
+    let mut pages = MovementPages::after(template, meta.movement);
+    while let Some(page) = connect::within(pages.next(connection)).await? {
         for movement in page {
             let (seq, delta) = (movement.seq, movement.delta_stock);
             let moved = gate.apply_movement(template, meta.epoch, (seq, delta), &movement.returned);
@@ -59,10 +54,7 @@ async fn is_caught_up(
                 Moved::Already => {}
                 Moved::Gap(_) | Moved::NotLoaded | Moved::OtherEpoch(_) => return Ok(false),
             }
-            last = seq;
-        }
-        if is_all {
-            return Ok(true);
         }
     }
+    Ok(true)
 }

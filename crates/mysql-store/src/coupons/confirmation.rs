@@ -37,6 +37,9 @@ pub enum Confirmation {
     ReferenceTaken,
     /// The hold of this coupon has lapsed, for good: since `lapsed_at`.
     Lapsed { coupon: CouponId, lapsed_at: DateTime<Utc> },
+    /// The template's validity ended at this time, so a coupon confirmed now could never be used. Not for good: the shop
+    /// can lengthen the validity while the hold runs.
+    Ended { valid_until: DateTime<Utc> },
     /// This coupon is not held: cancelled, or confirmed by another payment.
     NotHeld { coupon: CouponId, status: CouponStatus },
     /// Only the caller's clock says that a hold has ended, so nothing is certain: try again.
@@ -98,7 +101,7 @@ pub async fn confirm(
     Ok(Confirmation::Confirmed(coupons.collect()))
 }
 
-/// Why the coupons cannot be confirmed, if one cannot. What has lapsed for good comes before what is merely unsure.
+/// Why the coupons cannot be confirmed, if one cannot. What has ended for good comes before what may change.
 fn refused(
     locked: &[UserCoupon],
     valid_until: DateTime<Utc>,
@@ -107,12 +110,12 @@ fn refused(
     let mut unsure = None;
     for coupon in locked {
         let id = coupon.id;
-        let ends_at = coupon.valid_until.min(valid_until);
+        let held_until = coupon.valid_until;
         match coupon.status {
-            CouponStatus::Held if ends_at > now.max(server_now) => {}
-            CouponStatus::Held if ends_at > server_now => unsure = Some(Confirmation::Unsure),
+            CouponStatus::Held if held_until > now.max(server_now) => {}
+            CouponStatus::Held if held_until > server_now => unsure = Some(Confirmation::Unsure),
             CouponStatus::Held | CouponStatus::Lapsed => {
-                return Some(Confirmation::Lapsed { coupon: id, lapsed_at: ends_at });
+                return Some(Confirmation::Lapsed { coupon: id, lapsed_at: held_until });
             }
             CouponStatus::Unused
             | CouponStatus::Used
@@ -122,7 +125,10 @@ fn refused(
             }
         }
     }
-    unsure
+    if valid_until <= server_now {
+        return Some(Confirmation::Ended { valid_until });
+    }
+    unsure.or_else(|| (valid_until <= now).then_some(Confirmation::Unsure))
 }
 
 async fn lock(

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MerchantId, MoveState, TemplateId, expiry_shard};
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::datetime};
+use crate::{StoreError, confirmed_at, coupons::user_coupon::UserCoupon, datetime::datetime};
 
 /// Result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,14 +230,16 @@ async fn issue_instead(
     .execute(&mut *transaction)
     .await
     .map_err(StoreError::query("issue a replacement"))?;
+    let confirmed_at = confirmed_at::confirmed_at(transaction, revoked.id).await?;
     sqlx::query(
-        "insert into coupon_replacement (coupon_id, replacement_id, template_id, created_at) \
-         values (?, ?, ?, ?)",
+        "insert into coupon_replacement (coupon_id, replacement_id, template_id, created_at, \
+         usable_since) values (?, ?, ?, ?, ?)",
     )
     .bind(revoked.id.0)
     .bind(new.0)
     .bind(revoked.template_id.0)
     .bind(datetime(now))
+    .bind(confirmed_at.map(datetime))
     .execute(transaction)
     .await
     .map_err(StoreError::query("record a replacement"))?;

@@ -2,6 +2,7 @@
 
 pub mod history;
 pub mod ledger;
+pub mod ledger_totals;
 pub mod list;
 pub(crate) mod movement;
 mod queue;

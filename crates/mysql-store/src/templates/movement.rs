@@ -113,9 +113,42 @@ impl<'a> New<'a> {
 }
 
 /// Movements of one read: some hundred kilobytes.
-pub const MOVEMENTS_MAX: usize = 256;
+const MOVEMENTS_MAX: usize = 256;
 
-/// Returns the next movements after `seq`, in order, at most [`MOVEMENTS_MAX`].
+/// Reads all movements of a template behind one, page by page.
+#[derive(Debug)]
+pub struct MovementPages {
+    template: TemplateId,
+    after: i64,
+    is_over: bool,
+}
+
+impl MovementPages {
+    /// The movements after `seq`.
+    #[must_use]
+    pub fn after(template: TemplateId, seq: i64) -> Self {
+        Self { template, after: seq, is_over: false }
+    }
+
+    /// Returns the next movements in their order, or `None` after the last ones that there were.
+    ///
+    /// # Errors
+    /// The statement fails.
+    pub async fn next(
+        &mut self,
+        connection: &mut MySqlConnection,
+    ) -> Result<Option<Vec<Movement>>, StoreError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let page = movements_after(connection, self.template, self.after).await?;
+        self.is_over = page.len() < MOVEMENTS_MAX;
+        self.after = page.last().map_or(self.after, |movement| movement.seq);
+        Ok(Some(page).filter(|page| !page.is_empty()))
+    }
+}
+
+/// Returns the next movements after `seq`, in order, at most 256.
 ///
 /// # Errors
 /// The statement fails.

@@ -8,7 +8,7 @@ use sqlx::{Connection, FromRow, MySqlConnection};
 
 use super::movement;
 pub use super::movement::{
-    Kind, MOVEMENTS_MAX, Movement, last_movement, moved_between, movements_after,
+    Kind, Movement, MovementPages, last_movement, moved_between, movements_after,
 };
 pub use super::queue::{
     QueueFacts, UNCLOSED_MAX, close_queue, end_drain, queue_facts, set_queued_epoch,

@@ -13,6 +13,7 @@ use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 use crate::{
     StoreError,
     code::Code,
+    confirmed_at::CONFIRMED_AT,
     connect,
     datetime::datetime,
     expiries::expiry::FLIP_MAX,
@@ -214,12 +215,6 @@ pub const CHUNK_SQL: &str = "\
     (select id, user_id, claim_no, status from user_coupon force index (uq_number) \
      where template_id = ? and user_id > ? order by user_id, claim_no limit ?)";
 
-/// When a coupon became usable, which is what a period counts from: its confirmation, if it was held, or its claim. The
-/// payment is committed with the confirmation, so it is seen wherever the coupon is seen unused.
-const USABLE_SINCE: &str = "coalesce((select payment.confirmed_at from coupon_payment payment \
-    where payment.claim_id = user_coupon.claim_id and payment.merchant_id = user_coupon.merchant_id \
-    and find_in_set(user_coupon.id, payment.coupons) > 0), user_coupon.claimed_at)";
-
 /// Moves those of `ids` that can still be used by both clocks and have another validity.
 async fn move_all(
     connection: &mut MySqlConnection,
@@ -235,9 +230,10 @@ async fn move_all(
     let ids = rows::filled(&ids);
     let (valid_from, valid_until, valid_for_ms) = validity_columns(validity);
     let valid_for_micros = valid_for_ms.map(|ms| ms * 1000);
-    let from = format!("coalesce(cast(? as datetime(3)), {USABLE_SINCE})");
-    let until =
-        format!("coalesce(cast(? as datetime(3)), {USABLE_SINCE} + interval ? microsecond)");
+    // A period counts from when the coupon became usable.
+    let since = format!("coalesce({CONFIRMED_AT}, user_coupon.claimed_at)");
+    let from = format!("coalesce(cast(? as datetime(3)), {since})");
+    let until = format!("coalesce(cast(? as datetime(3)), {since} + interval ? microsecond)");
     let head = format!(
         "update user_coupon set valid_from = {from}, valid_until = {until}, \
          version = version + 1, changed_at = ? where id in ("

@@ -221,6 +221,34 @@ async fn a_payment_is_taken_once_and_makes_coupons_usable_as_their_template_says
 }
 
 #[tokio::test]
+async fn a_payment_refused_for_a_shortened_validity_is_taken_once_it_is_lengthened_again() {
+    let mut store = holding("shortened", 9).await;
+    let hold_ends = now() + TimeDelta::minutes(5);
+    let first = held("a", &[1], hold_ends);
+    store.land(std::slice::from_ref(&first)).await;
+    let ended = passed() + TimeDelta::minutes(1);
+    set_validity(&mut store, ended).await;
+    let later = hold_ends + TimeDelta::days(1);
+    let refused = confirm(&store, "p", &first).await;
+    assert_eq!(refused, Confirmation::Ended { valid_until: ended });
+    set_validity(&mut store, later).await;
+    let confirmed = confirm(&store, "p", &first).await;
+    let Confirmation::Confirmed(coupons) = confirmed else { panic!("{confirmed:?}") };
+    assert_eq!(coupons[0].valid_until, later);
+    assert_balanced(&mut store).await;
+}
+
+/// Sets the template's validity, which began long ago.
+async fn set_validity(store: &mut Store, until: DateTime<Utc>) {
+    let sql = format!(
+        "update coupon_template set valid_for_ms = null, valid_from = {}, valid_until = {}",
+        sql_time(passed()),
+        sql_time(until)
+    );
+    execute(&mut store.connection, &sql).await;
+}
+
+#[tokio::test]
 async fn a_payment_confirms_all_of_its_coupons_or_none() {
     let mut store = holding("in part", 9).await;
     let first = held("a", &[1, 2], now() + TimeDelta::minutes(5));

@@ -4,15 +4,17 @@
 use std::{future::ready, io};
 
 use chrono::TimeDelta;
-use coupon::{MoveState, Template, TemplateState, UserId, Validity};
+use coupon::{CouponId, MoveState, Template, TemplateState, UserId, Validity};
 use mysql_store::{
     MySqlConnection,
+    desk::{self, Change},
     landing::{self, Attempt, Landing},
     template,
     template_edit::{self, Edited},
     validity_move::{self, CHUNK, CHUNK_SQL, Step},
 };
 use sqlx::{AssertSqlSafe, Connection, Row};
+use testkit::sql_time;
 
 use crate::{
     coupons::returns::{confirm_some, held, holding, ids},
@@ -178,6 +180,42 @@ async fn a_period_counts_from_the_confirmation_of_a_coupon_that_was_held() {
     );
     assert_eq!(number(connection, &sql).await, 1, "a held one keeps its deadline");
     assert_eq!(move_all(connection).await, (0, 0));
+}
+
+#[tokio::test]
+async fn a_period_counts_from_the_confirmation_for_the_replacements_of_a_coupon_too() {
+    let mut store = holding("move replaced", 9).await;
+    let mut all = [held("a", &[1], now() + TimeDelta::minutes(5)), landing("b", &[2])];
+    for landing in &mut all {
+        landing.landed.claimed_at = now() - TimeDelta::minutes(2);
+    }
+    assert_eq!(store.land(&all).await, Attempt::Landed);
+    confirm_some(&store, "p", &all[0], &ids(&all[0])).await;
+    let connection = &mut store.connection;
+    // Each is replaced twice: the second replacement knows its confirmation from the first.
+    for (first, new) in all.iter().map(ids).zip([9_001, 9_003]) {
+        replace(connection, first[0], CouponId(new)).await;
+        replace(connection, CouponId(new), CouponId(new + 1)).await;
+    }
+    let week = Validity::Relative { valid_for: TimeDelta::days(7) };
+    assert_eq!(change(connection, &week, true).await, Edited::Done);
+    assert_eq!(move_all(connection).await.1, 2);
+    for (id, minutes) in [(9_002, 0), (9_004, 2)] {
+        let from = sql_time(now() - TimeDelta::minutes(minutes));
+        let sql = format!(
+            "select count(*) from user_coupon where id = {id} and valid_from = {from} \
+             and valid_until = {from} + interval 7 day"
+        );
+        assert_eq!(number(connection, &sql).await, 1, "{id}");
+    }
+}
+
+async fn replace(connection: &mut MySqlConnection, id: CouponId, new: CouponId) {
+    let mut transaction = connection.begin().await.unwrap();
+    let old = desk::hold(&mut transaction, MERCHANT, id).await.unwrap().unwrap();
+    let replaced = desk::replace(&mut transaction, &old, new, now()).await.unwrap();
+    assert!(matches!(replaced.change, Change::Done(_)), "{replaced:?}");
+    transaction.commit().await.unwrap();
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use axum::{
 use coupon::TemplateId;
 use mysql_store::{
     connect,
-    ledger::{self, Totals},
+    ledger_totals::{self, Totals},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ pub(crate) async fn get(
 async fn totals(app: &App, id: TemplateId) -> Result<LedgerTotals, Problem> {
     let read = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        ledger::totals(&mut connection, id).await
+        ledger_totals::totals(&mut connection, id).await
     });
     read.await?.map(LedgerTotals::of).ok_or_else(unknown_template)
 }

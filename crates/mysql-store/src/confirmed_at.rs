@@ -1,0 +1,27 @@
+//! When a coupon was confirmed, which is when a validity of a period begins.
+
+use chrono::{DateTime, Utc};
+use coupon::CouponId;
+use sqlx::{AssertSqlSafe, MySqlConnection};
+
+use crate::StoreError;
+
+/// SQL for when a row of `user_coupon` was confirmed, or the coupon that it replaces; null if it was never held. The payment
+/// is committed with the confirmation, so it is seen wherever the coupon is seen unused.
+pub(crate) const CONFIRMED_AT: &str = "coalesce((select payment.confirmed_at from coupon_payment payment \
+    where payment.claim_id = user_coupon.claim_id and payment.merchant_id = user_coupon.merchant_id \
+    and find_in_set(user_coupon.id, payment.coupons) > 0), (select replaced.usable_since \
+    from coupon_replacement replaced where replaced.replacement_id = user_coupon.id))";
+
+/// Returns when a coupon was confirmed, or the one that it replaces.
+pub(crate) async fn confirmed_at(
+    connection: &mut MySqlConnection,
+    coupon: CouponId,
+) -> Result<Option<DateTime<Utc>>, StoreError> {
+    let sql = format!("select {CONFIRMED_AT} from user_coupon where id = ?");
+    sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(coupon.0)
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("read when a coupon was confirmed"))
+}
