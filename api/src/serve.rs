@@ -40,10 +40,9 @@ use crate::{
     queue::Queue,
     receipt::Receipts,
     router::router,
-    routes::shop::redemption_batch,
+    routes::shop::batch,
     servers::Servers,
-    shop::redemption_queue::RedemptionQueue,
-    shop::stock::ShopStock,
+    shop::{batches::Batches, stock::ShopStock},
     state::{App, Parts},
     stats,
     story::Stories,
@@ -86,7 +85,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let templates = TemplateCache::new(pool.clone(), context.clock.clone());
     let auth = auth(&config, &pool, context.clock.clone()).await?;
     let (stats, publishing) = stats::start(&config, &holder, context.clock.clone(), last.clone());
-    let (redemptions, to_redeem) = RedemptionQueue::new();
+    let (batches, to_serve) = Batches::new();
     let app = App::new(Parts {
         clock: context.clock.clone(),
         pool: pool.clone(),
@@ -106,13 +105,13 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         fence_limit: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
         quotas: config.quotas.clone(),
         exports: Exports::default(),
-        redemptions,
+        batches,
         fleet: Fleet::new(context.health.clone(), &config.admin_peers)?,
         points: points.clone(),
     });
 
     jobs::start(&app, &context, &holder);
-    redemption_batch::start(&app, &context, to_redeem);
+    batch::start(&app, &context, to_serve);
     context.spawn("gate keeper", ended(keeper.run(now_of(&context), last.clone())));
     let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&context), last.clone());
     context.spawn("resolver", ended(resolving));

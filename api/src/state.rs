@@ -20,7 +20,7 @@ use crate::{
     problem::Problem,
     queue::Queue,
     receipt::Receipts,
-    shop::redemption_queue::RedemptionQueue,
+    shop::batches::Batches,
     shop::stock::ShopStock,
     stats::Stats,
     story::Stories,
@@ -57,8 +57,8 @@ pub(crate) struct Parts {
     pub(crate) fence_limit: RateLimit,
     pub(crate) quotas: Quotas,
     pub(crate) exports: Exports,
-    /// Hands redemptions to the tasks that redeem several orders at once.
-    pub(crate) redemptions: RedemptionQueue,
+    /// Hands calls of shops to the tasks that serve several at once.
+    pub(crate) batches: Batches,
     pub(crate) fleet: Fleet,
     pub(crate) points: FailPoints,
 }

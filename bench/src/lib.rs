@@ -5,11 +5,12 @@
 
 pub mod bare;
 pub mod cdc;
+pub mod claims;
 pub mod closed;
+pub mod cpu;
 pub mod export;
 pub mod hardware;
 pub mod holds;
-pub mod hot;
 pub mod lists;
 pub mod lone;
 pub mod pending;
@@ -19,5 +20,4 @@ pub mod report;
 pub mod stage;
 pub mod storm;
 pub mod tailer;
-pub mod thin;
 pub mod visible;

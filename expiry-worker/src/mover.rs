@@ -18,7 +18,7 @@ use tracing::info;
 
 use crate::{
     metrics::{MOVED, RETRIES},
-    pace::{Pace, Work},
+    pace::Pace,
 };
 
 /// Polling interval: an operator's change can wait a second, and an empty poll is one seek. It also keeps the
@@ -105,6 +105,6 @@ impl Mover {
         }
         let coupons = usize::try_from(step.moved).unwrap_or(usize::MAX);
         self.pace.wrote(WRITES);
-        Ok(Some(self.pace.rest_after(Work::Statement, coupons, began.elapsed()).min(REST_MAX)))
+        Ok(Some(self.pace.rest_after(coupons, began.elapsed()).min(REST_MAX)))
     }
 }

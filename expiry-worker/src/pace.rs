@@ -1,12 +1,15 @@
 //! Pace of the flips and returns in a storm: full speed while nobody else writes to MySQL; otherwise slow enough that
-//! others hardly notice. Late ones are harmless, because every read, use and confirmation checks the deadline.
+//! others hardly notice. Late flips are harmless, because every read, use and confirmation checks the deadline. Late returns
+//! are not: buyers wait for what comes back.
 //!
-//! Claims and uses wait for the same resources as our flips (cores, disk and the binlog queue), and claims for the stock
-//! row of our returns too, so a slow flip indicates that they wait too. While others write, each flip is followed by a
-//! rest that is a multiple of its duration: the multiple doubles after a slow flip and shrinks while flips are quick.
+//! Claims and uses wait for the same resources as our flips (cores, disk and the binlog queue), so a slow flip indicates
+//! that they wait too. While others write, each flip is followed by a rest that is a multiple of its duration: the multiple
+//! doubles after a slow flip and shrinks while flips are quick. A return is followed by a rest as long as itself if it is as
+//! large as one may be, and by less if it is smaller.
 
 use std::time::Duration;
 
+use coupon::limit::RETURN_COUPONS_MAX;
 use mysql_store::expiry::FLIP_MAX;
 use tokio::time::Instant;
 
@@ -38,22 +41,11 @@ const REST_SHRINKS: f64 = 0.97;
 /// a hundred.
 const QUICKEST_GROWS: f64 = 1.01;
 
-/// What is compared only with its like: a return takes many times as long as a statement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// A flip, or a chunk of a move.
-    Statement,
-    /// Returns at once.
-    Return,
-}
-
 /// Tracks the duration of our flips and returns, and the server's writes.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Seconds per coupon of the quickest recent statement.
-    quickest_statement: Option<f64>,
-    /// The same of returns.
-    quickest_return: Option<f64>,
+    /// Seconds per coupon of the quickest recent flip.
+    quickest: Option<f64>,
     /// Rest after a flip while others write, as a multiple of the flip's duration.
     rest: f64,
     /// Our writing statements since the last count.
@@ -88,15 +80,17 @@ impl Pace {
         if self.is_alone() { FLIP_MAX } else { BESIDE_OTHERS }
     }
 
-    /// Records that `coupons` were ended in `took`, and returns how long to rest.
-    pub(crate) fn rest_after(&mut self, work: Work, coupons: usize, took: Duration) -> Duration {
+    /// How long to rest after returns, the largest of them of `coupons`, which took so long.
+    pub(crate) fn rest_after_return(&self, coupons: usize, took: Duration) -> Duration {
+        let share = coupons as f64 / RETURN_COUPONS_MAX as f64;
+        if self.is_alone() { Duration::ZERO } else { took.mul_f64(share.min(1.0)) }
+    }
+
+    /// Records that a flip, or a chunk of a move, changed `coupons` in `took`, and returns how long to rest.
+    pub(crate) fn rest_after(&mut self, coupons: usize, took: Duration) -> Duration {
         let each = took.as_secs_f64() / coupons.max(1) as f64;
-        let known = match work {
-            Work::Statement => &mut self.quickest_statement,
-            Work::Return => &mut self.quickest_return,
-        };
-        let quickest = known.map_or(each, |known| each.min(known * QUICKEST_GROWS));
-        *known = Some(quickest);
+        let quickest = self.quickest.map_or(each, |known| each.min(known * QUICKEST_GROWS));
+        self.quickest = Some(quickest);
         let rest = if each > SLOW * quickest { self.rest * 2.0 } else { self.rest * REST_SHRINKS };
         self.rest = rest.clamp(REST_MIN, REST_MAX);
         if self.is_alone() { Duration::ZERO } else { took.mul_f64(self.rest) }
@@ -121,7 +115,7 @@ mod tests {
         let mut pace = Pace::default();
         second(&mut pace, 5);
         for took in [QUICK, QUICK * 10, QUICK * 100] {
-            assert_eq!(pace.rest_after(Work::Statement, 512, took), Duration::ZERO);
+            assert_eq!(pace.rest_after(512, took), Duration::ZERO);
         }
     }
 
@@ -139,47 +133,44 @@ mod tests {
     fn beside_others_slow_flips_lengthen_the_rest_and_quick_ones_shorten_it() {
         let mut pace = Pace::default();
         second(&mut pace, 300);
-        assert_eq!(pace.rest_after(Work::Statement, 512, QUICK), QUICK);
+        assert_eq!(pace.rest_after(512, QUICK), QUICK);
         let slow = QUICK * 3;
         let rests: Vec<u32> = (0..5)
-            .map(|_| {
-                (pace.rest_after(Work::Statement, 512, slow).as_secs_f64() / slow.as_secs_f64())
-                    .round() as u32
-            })
+            .map(|_| (pace.rest_after(512, slow).as_secs_f64() / slow.as_secs_f64()).round() as u32)
             .collect();
         assert_eq!(rests, [2, 4, 8, 9, 9]);
         for _ in 0..100 {
-            pace.rest_after(Work::Statement, 512, QUICK);
+            pace.rest_after(512, QUICK);
         }
-        assert_eq!(pace.rest_after(Work::Statement, 512, QUICK), QUICK);
+        assert_eq!(pace.rest_after(512, QUICK), QUICK);
         second(&mut pace, 0);
-        assert_eq!(pace.rest_after(Work::Statement, 512, slow), Duration::ZERO);
+        assert_eq!(pace.rest_after(512, slow), Duration::ZERO);
     }
 
     #[test]
-    fn a_return_is_slow_by_other_returns_and_not_by_flips() {
+    fn returns_have_half_of_the_time_beside_others_and_a_lone_one_hardly_rests() {
         let mut pace = Pace::default();
         second(&mut pace, 300);
-        pace.rest_after(Work::Statement, 512, QUICK);
-        assert_eq!(pace.rest_after(Work::Return, 128, QUICK), QUICK);
-        assert_eq!(pace.rest_after(Work::Return, 128, QUICK * 3), QUICK * 6);
+        for took in [QUICK, QUICK * 3, QUICK * 100] {
+            assert_eq!(pace.rest_after_return(RETURN_COUPONS_MAX, took), took);
+            let lone = pace.rest_after_return(1, took);
+            assert!(lone < took / 100, "{lone:?}");
+        }
+        second(&mut pace, 0);
+        assert_eq!(pace.rest_after_return(RETURN_COUPONS_MAX, QUICK), Duration::ZERO);
     }
 
     #[test]
     fn our_own_flips_do_not_count_as_other_writes() {
         let mut pace = Pace::default();
         let at = Instant::now();
-        assert_eq!(pace.rest_after(Work::Statement, 512, QUICK), QUICK, "nothing is known yet");
+        assert_eq!(pace.rest_after(512, QUICK), QUICK, "nothing is known yet");
         pace.count_writes(1_000, at);
         for _ in 0..100 {
             pace.wrote(1);
-            pace.rest_after(Work::Statement, 512, QUICK);
+            pace.rest_after(512, QUICK);
         }
         pace.count_writes(1_110, at + Duration::from_secs(1));
-        assert_eq!(
-            pace.rest_after(Work::Statement, 512, QUICK),
-            Duration::ZERO,
-            "ten a second are not others"
-        );
+        assert_eq!(pace.rest_after(512, QUICK), Duration::ZERO, "ten a second are not others");
     }
 }

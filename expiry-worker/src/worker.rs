@@ -25,7 +25,7 @@ use crate::{
     drain::{Drain, Drained, Flip, Share, Step},
     lapse::{Lapser, RETURNS_AT_ONCE, Returned},
     metrics::{OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
-    pace::{Pace, Work},
+    pace::Pace,
     skew::ClockCheck,
     sweep,
 };
@@ -64,9 +64,8 @@ pub(crate) const SHARDS_AT_ONCE: usize = 2;
 /// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "no broker answers: the shards of before are looked at every second";
 
-/// Longest rest after returns: what came back should be on sale again within seconds, even if one of them waited for a
-/// coupon that somebody had locked.
-const RETURN_REST_MAX: Duration = Duration::from_secs(1);
+/// Longest rest after returns: some of them may only have waited for a coupon that somebody had locked.
+const RETURN_REST_MAX: Duration = Duration::from_millis(100);
 
 /// Time after which the group deals by a new number of partitions: twice the interval at which its members' clients look
 /// for one.
@@ -293,11 +292,11 @@ impl Worker {
         let mut rest = Duration::ZERO;
         if let Some(Returned { coupons, writes, took }) = step.returned {
             self.pace.wrote(writes);
-            rest = self.pace.rest_after(Work::Return, coupons, took).min(RETURN_REST_MAX);
+            rest = self.pace.rest_after_return(coupons, took).min(RETURN_REST_MAX);
         }
         if let Some(Flip { coupons, took }) = step.flip {
             self.pace.wrote(1);
-            rest = rest.max(self.pace.rest_after(Work::Statement, coupons, took));
+            rest = rest.max(self.pace.rest_after(coupons, took));
         }
         rest
     }

@@ -29,8 +29,10 @@ const SENDS_AT_ONCE: usize = 128;
 /// wake-up on whichever partition it comes, so a new number is not urgent.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
-/// A tenth of what the views' consumer fetches ahead: a message costs this loop far less than the view.
-const FETCH_AHEAD: FetchAhead = FetchAhead { kbytes: 2 * 1024, partition_bytes: 256 * 1024 };
+/// A tenth of what the views' consumer fetches ahead: a message costs this loop far less than the view. Wake-ups are sent
+/// four times a second, so the broker may gather messages for them for a tenth of a second.
+const FETCH_AHEAD: FetchAhead =
+    FetchAhead { kbytes: 2 * 1024, partition_bytes: 256 * 1024, least_bytes: 64 * 1024 };
 
 /// Returns the name of the wake-ups' consumer group under a topic prefix.
 pub fn wake_up_group(names: &TopicNames) -> String {

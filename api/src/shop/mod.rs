@@ -1,4 +1,7 @@
-//! What the calls of shops share: the stock that their pages show, and the queue of redemptions.
+//! What the calls of shops share: the stock that their pages show, and the queues of calls that are served together.
 
-pub(crate) mod redemption_queue;
+pub(crate) mod batch_queue;
+pub(crate) mod batches;
+pub(crate) mod payment;
+pub(crate) mod redemption;
 pub(crate) mod stock;

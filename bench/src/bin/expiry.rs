@@ -7,7 +7,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use bench::{
-    hot, lone, pending,
+    claims::hot,
+    lone, pending,
     report::{self, Machine, quantiles, row, write_json},
     stage::{BareServers, Stage},
     storm::{self, Claimed, Claims},

@@ -8,7 +8,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use bench::{
-    holds, hot,
+    claims::hot,
+    holds,
     report::{self, Machine, quantiles, row, write_json},
     stage::{BareServers, Stage},
     storm::Claims,

@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use bench::{
-    hot,
+    claims::hot,
     queued::{accept, backlog, relay, waiting},
     report::{self, Machine, quantiles, row, write_json},
     stage::{BareServers, Stage},

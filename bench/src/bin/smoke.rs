@@ -7,10 +7,10 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use bench::{
-    hot,
+    claims::{hot, thin},
     report::{self, Machine, quantiles, row, write_json},
     stage::BareServers,
-    tailer, thin, visible,
+    tailer, visible,
 };
 use clap::Parser;
 use runtime::Clock;

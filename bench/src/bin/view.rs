@@ -7,7 +7,8 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Result, ensure};
 use bench::{
-    bare, hot,
+    bare,
+    claims::hot,
     lists::{self, List, ListFigures, Pages},
     report::{self, Machine, quantiles, row, write_json},
     stage::{BareServers, Stage},

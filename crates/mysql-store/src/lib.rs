@@ -23,8 +23,9 @@ pub mod verify;
 
 pub use claims::{claim, claim_states, landing, lease, look_up, queued_landing, search, story};
 pub use coupons::{
-    checkout, confirmation, desk, held, redemption, redemption_batch, redemption_order,
-    redemption_totals, returns, snapshot, status_counts, user_coupon, user_view, view_generation,
+    checkout, confirmation, confirmation_batch, desk, held, redemption, redemption_batch,
+    redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,
+    view_generation,
 };
 pub use expiries::{expiring, expiry, expiry_report, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};

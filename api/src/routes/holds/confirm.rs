@@ -7,21 +7,17 @@ use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, limit, text};
 use mysql_store::{
-    confirmation::{self, Confirmation, Payment},
+    confirmation::{self, Confirmation},
     connect,
-    user_coupon::UserCoupon,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::info;
 use utoipa::ToSchema;
 
-use super::{
-    find::{self, Claim},
-    metric,
-};
+use super::{find, metric};
 use crate::{
-    auth::{Operator, Redeemer},
+    auth::Redeemer,
     code::Code,
     http::{
         extract::{Body, Params, PathId},
@@ -34,6 +30,7 @@ use crate::{
         operators::claim_state::Where,
         shop::checkout::named,
     },
+    shop::payment::{Made, Wanted},
     state::App,
 };
 
@@ -107,41 +104,36 @@ pub(crate) async fn confirm(
 ) -> Result<Json<ConfirmedBody>, Problem> {
     request.check()?;
     let claim = find::of_shop(&app, shop, id, params.template).await?;
-    let coupons = claim.coupons(request.coupons.as_deref())?;
-    let asked = (request.payment_ref.as_str(), coupons.as_slice());
-    let work = || try_confirm(&app, shop, &claim, asked);
-    let ended = connect::within(connect::retried(work, Problem::is_contended)).await;
+    let wanted = Wanted {
+        merchant: shop.merchant_id,
+        coupons: claim.coupons(request.coupons.as_deref())?,
+        payment_ref: request.payment_ref,
+        claim: id,
+        template: claim.template.id,
+    };
+    let confirmed = async {
+        if let Some(made) = app.batches.payments.together(wanted.clone()).await {
+            return Ok((made, false));
+        }
+        connect::retried(|| try_confirm(&app, &wanted), Problem::is_contended).await
+    };
+    let ended = connect::within(confirmed).await;
     metric::count("confirm", &ended);
-    ended.map(|(body, _)| Json(body))
+    ended.map(|(made, _)| Json(ConfirmedBody::of(&wanted, &made, app.clock.now())))
 }
 
 /// Confirms the coupons. Returns whether an earlier call had done so.
-async fn try_confirm(
-    app: &App,
-    shop: Operator,
-    claim: &Claim,
-    (payment_ref, coupons): (&str, &[CouponId]),
-) -> Result<(ConfirmedBody, bool), Problem> {
-    let id = claim.landed.id;
-    let now = app.clock.now();
-    let payment = Payment {
-        merchant: shop.merchant_id,
-        payment_ref,
-        claim: id,
-        template: claim.template.id,
-        coupons,
-        now,
-    };
-    let body = |at, coupons: &[UserCoupon]| ConfirmedBody::of(&payment, (at, coupons), now);
+async fn try_confirm(app: &App, wanted: &Wanted) -> Result<(Made, bool), Problem> {
+    let (id, now) = (wanted.claim, app.clock.now());
     let mut transaction = connect::begin(&app.pool).await?;
-    match confirmation::confirm(&mut transaction, &payment).await? {
+    match confirmation::confirm(&mut transaction, &wanted.at(now)).await? {
         Confirmation::Confirmed(coupons) => {
             app.commit(transaction).await?;
             info!(claim.id = %id, coupons = coupons.len(), "confirmed held coupons");
-            Ok((body(now, &coupons), false))
+            Ok((Made { confirmed_at: now, coupons }, false))
         }
         Confirmation::Replayed { confirmed_at, coupons } => {
-            Ok((body(confirmed_at, &coupons), true))
+            Ok((Made { confirmed_at, coupons }, true))
         }
         Confirmation::ReferenceTaken => {
             let detail = "This `payment_ref` has confirmed another claim or other coupons.";
@@ -184,16 +176,12 @@ impl PaymentRequest {
 }
 
 impl ConfirmedBody {
-    fn of(
-        payment: &Payment<'_>,
-        (at, coupons): (DateTime<Utc>, &[UserCoupon]),
-        now: DateTime<Utc>,
-    ) -> Self {
+    fn of(wanted: &Wanted, made: &Made, now: DateTime<Utc>) -> Self {
         Self {
-            claim_id: payment.claim.to_string(),
-            payment_ref: payment.payment_ref.to_owned(),
-            confirmed_at: instant(at),
-            coupons: coupons.iter().map(|coupon| CouponJson::of(coupon, now)).collect(),
+            claim_id: wanted.claim.to_string(),
+            payment_ref: wanted.payment_ref.clone(),
+            confirmed_at: instant(made.confirmed_at),
+            coupons: made.coupons.iter().map(|coupon| CouponJson::of(coupon, now)).collect(),
         }
     }
 }

@@ -4,5 +4,6 @@
 pub(crate) mod bans;
 pub(crate) mod cancel;
 pub(crate) mod confirm;
+mod confirm_batch;
 pub(crate) mod find;
 pub(crate) mod metric;

@@ -1,5 +1,6 @@
 //! For a shop's own pages and its checkout.
 
+pub(crate) mod batch;
 pub(crate) mod checkout;
 pub(crate) mod coupon_lock;
 pub(crate) mod page;

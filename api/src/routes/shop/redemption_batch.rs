@@ -1,16 +1,11 @@
-//! Redeems several orders in one transaction: those that wait while a transaction is under way go together in the next.
+//! Redeems several orders in one transaction ([`super::batch`]).
 //!
-//! Only plain cases are redeemed here: the order is new, and its coupons are the shop's, one user's, unused, valid, fitting
-//! and in no other transaction's hands. Every other order, and every order of a transaction that fails, is left to a transaction of its own
-//! ([`super::redemption_orders`]), which says exactly what is wrong. So nothing is decided twice, and a fault of one order
-//! costs the others of its batch time alone.
+//! Plain cases: the order is new, and its coupons are the shop's, one user's, unused, valid, fitting and in no other
+//! transaction's hands. The others go by [`super::redemption_orders`].
 //!
 //! Locks are taken in the same order as there: coupons by id, and last the rows of new orders, by name.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, SubsecRound as _, Utc};
 use coupon::{
@@ -25,86 +20,26 @@ use mysql_store::{
     redemption_order::{OrderName, Redeemed},
     user_coupon::{UserCoupon, refused_use},
 };
-use runtime::Context;
-use tokio::sync::{Mutex, mpsc};
-use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
 
 use crate::{
     problem::Problem,
     routes::{
         audit::entry,
         shop::{
+            batch::Together,
             checkout::{Change, Held, not_kept_by_another},
             redemption_orders::offer,
         },
     },
-    shop::redemption_queue::{Made, Waiting, Wanted},
+    shop::redemption::{Made, Wanted},
     state::App,
 };
 
-/// Tasks that redeem: while one waits for its commit, the other reads.
-const WORKERS: usize = 2;
+impl Together for Wanted {
+    const WHAT: &'static str = "redemptions";
 
-/// Most orders of one transaction. It locks their coupons for some milliseconds.
-const ORDERS_MAX: usize = 64;
-
-/// Starts the tasks, which end when the process is to stop: they hold the landers. What then waits in the queue has
-/// transactions of its own.
-pub(crate) fn start(app: &App, context: &Context, queue: mpsc::Receiver<Waiting>) {
-    let queue = Arc::new(Mutex::new(queue));
-    for _ in 0..WORKERS {
-        context.spawn("redemptions", run(app.clone(), Arc::clone(&queue), context.stop_token()));
-    }
-}
-
-async fn run(
-    app: App,
-    queue: Arc<Mutex<mpsc::Receiver<Waiting>>>,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    let mut waiting = Vec::with_capacity(ORDERS_MAX);
-    let take =
-        async |waiting: &mut Vec<Waiting>| queue.lock().await.recv_many(waiting, ORDERS_MAX).await;
-    while stop.run_until_cancelled(take(&mut waiting)).await.is_some_and(|taken| taken > 0) {
-        for batch in batches(waiting.drain(..)) {
-            redeem(&app, batch).await;
-        }
-    }
-    Ok(())
-}
-
-/// Splits what was taken by merchant. An order or a coupon that is named a second time is left to a transaction of its
-/// own, which waits for the first.
-fn batches(waiting: impl Iterator<Item = Waiting>) -> impl Iterator<Item = Vec<Waiting>> {
-    let mut batches: HashMap<MerchantId, Vec<Waiting>> = HashMap::new();
-    let (mut orders, mut coupons) = (HashSet::new(), HashSet::new());
-    for one in waiting {
-        let merchant = one.wanted.shop.merchant_id;
-        let is_new = orders.insert((merchant, one.wanted.order_ref.clone()))
-            && one.wanted.coupons.iter().all(|id| coupons.insert(*id));
-        // Dropped, a waiting order gets `None`. Nobody waits for one whose client has gone.
-        if is_new && !one.answer.is_closed() {
-            batches.entry(merchant).or_default().push(one);
-        }
-    }
-    batches.into_values()
-}
-
-async fn redeem(app: &App, mut batch: Vec<Waiting>) {
-    // By name, as their rows are created.
-    batch.sort_unstable_by(|a, b| a.wanted.order_ref.cmp(&b.wanted.order_ref));
-    let wanted: Vec<&Wanted> = batch.iter().map(|one| &one.wanted).collect();
-    let mut made = connect::within(try_redeem(app, &wanted)).await.unwrap_or_else(|problem| {
-        debug!(reason = problem.reason().1, "orders are redeemed one by one");
-        HashMap::new()
-    });
-    if !made.is_empty() {
-        info!(orders = made.len(), "orders redeemed coupons");
-    }
-    for (at, one) in batch.into_iter().enumerate() {
-        // A client that has gone finds its order redeemed when it asks again.
-        drop(one.answer.send(made.remove(&at)));
+    async fn serve(app: &App, wanted: &[&Self]) -> Result<HashMap<usize, Made>, Problem> {
+        try_redeem(app, wanted).await
     }
 }
 

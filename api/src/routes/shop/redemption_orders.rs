@@ -42,7 +42,7 @@ use crate::{
             redemption_json::{RedemptionBody, StateBody},
         },
     },
-    shop::redemption_queue::Wanted,
+    shop::redemption::Wanted,
     state::App,
 };
 
@@ -107,7 +107,7 @@ pub(crate) async fn redeem(
 ) -> Result<Response, Problem> {
     let asked = request.read()?;
     let redeemed = async {
-        if let Some(made) = app.redemptions.redeem(asked.wanted(shop)).await {
+        if let Some(made) = app.batches.redemptions.together(asked.wanted(shop)).await {
             let body = RedemptionBody::of(asked.order_ref, &made.redeemed, &made.redemptions);
             return Ok((body, false));
         }

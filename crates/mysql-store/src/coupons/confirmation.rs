@@ -89,16 +89,26 @@ pub async fn confirm(
     if !record(transaction, payment).await? {
         return Ok(Confirmation::ReferenceTaken);
     }
-    make_usable(transaction, payment, (valid_from, valid_until)).await?;
-    let coupons = locked.into_iter().map(|one| UserCoupon {
+    let validity = (valid_from, valid_until);
+    make_usable(transaction, payment.coupons, payment.now, validity).await?;
+    let coupons = locked.into_iter().map(|coupon| usable(coupon, payment.now, validity));
+    Ok(Confirmation::Confirmed(coupons.collect()))
+}
+
+/// A held coupon as it is once it is confirmed.
+pub(super) fn usable(
+    coupon: UserCoupon,
+    now: DateTime<Utc>,
+    (valid_from, valid_until): (DateTime<Utc>, DateTime<Utc>),
+) -> UserCoupon {
+    UserCoupon {
         status: CouponStatus::Unused,
-        version: one.version + 1,
-        changed_at: payment.now,
+        version: coupon.version + 1,
+        changed_at: now,
         valid_from,
         valid_until,
-        ..one
-    });
-    Ok(Confirmation::Confirmed(coupons.collect()))
+        ..coupon
+    }
 }
 
 /// Why the coupons cannot be confirmed, if one cannot. What has ended for good comes before what may change.
@@ -190,31 +200,36 @@ async fn record(
     }
 }
 
-async fn make_usable(
+/// Makes held coupons usable, and returns how many of them were held.
+pub(super) async fn make_usable(
     transaction: &mut MySqlConnection,
-    payment: &Payment<'_>,
+    coupons: &[CouponId],
+    now: DateTime<Utc>,
     (valid_from, valid_until): (DateTime<Utc>, DateTime<Utc>),
-) -> Result<(), StoreError> {
-    let filled = rows::filled(payment.coupons);
+) -> Result<u64, StoreError> {
+    if coupons.is_empty() {
+        return Ok(0);
+    }
+    let filled = rows::filled(coupons);
     let head = "update user_coupon force index (primary) set status = ?, version = version + 1, \
                 changed_at = ?, valid_from = ?, valid_until = ? where id in (";
     let sql = rows::repeat(head, "?", ", ", filled.len(), ") and status = ?");
     let query = sqlx::query(AssertSqlSafe(sql))
         .bind(CouponStatus::Unused.code())
-        .bind(datetime(payment.now))
+        .bind(datetime(now))
         .bind(datetime(valid_from))
         .bind(datetime(valid_until));
-    filled
+    let done = filled
         .iter()
         .fold(query, |query, id| query.bind(id.0))
         .bind(CouponStatus::Held.code())
         .execute(transaction)
         .await
         .map_err(StoreError::query("confirm coupons"))?;
-    Ok(())
+    Ok(done.rows_affected())
 }
 
-fn listed(coupons: &[CouponId]) -> String {
+pub(super) fn listed(coupons: &[CouponId]) -> String {
     let ids: Vec<String> = coupons.iter().map(ToString::to_string).collect();
     ids.join(",")
 }

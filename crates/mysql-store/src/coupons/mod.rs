@@ -2,6 +2,7 @@
 
 pub mod checkout;
 pub mod confirmation;
+pub mod confirmation_batch;
 pub mod desk;
 pub mod held;
 pub mod redemption;

@@ -1,5 +1,6 @@
 //! A user's coupons.
 
+mod confirmation_batch;
 mod held;
 mod redemption;
 pub(crate) mod returns;

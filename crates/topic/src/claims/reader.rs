@@ -18,7 +18,8 @@ pub const PREFETCH_BATCHES: usize = 1;
 
 /// Small, because all partitions wait in one queue of the client: what is fetched of one that has its share is dropped
 /// there and fetched again. A batch of small claims fits into one answer.
-const FETCH_AHEAD: FetchAhead = FetchAhead { kbytes: 1024, partition_bytes: 256 * 1024 };
+const FETCH_AHEAD: FetchAhead =
+    FetchAhead { kbytes: 1024, partition_bytes: 256 * 1024, least_bytes: 1 };
 
 /// Messages of one partition, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]

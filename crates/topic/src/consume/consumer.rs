@@ -37,8 +37,8 @@ use crate::{
 /// Interval between commits of stored offsets. A killed consumer repeats at most this much.
 const COMMIT_INTERVAL_MS: &str = "1000";
 
-/// Maximum time the broker delays the response to a fetch that finds nothing. A new message ends the delay at once, so
-/// it costs no latency. It bounds how long a stopping broker waits for us.
+/// Maximum time the broker delays the response to a fetch that finds less than [`FetchAhead::least_bytes`]. It bounds how
+/// long a stopping broker waits for us.
 const FETCH_WAIT_MS: &str = "100";
 
 /// Pause before the next fetch once [`FetchAhead::kbytes`] are buffered. With the client's default of one second a
@@ -52,12 +52,15 @@ pub struct FetchAhead {
     pub kbytes: u32,
     /// Most bytes of one partition in one answer. A larger message comes alone.
     pub partition_bytes: u32,
+    /// Bytes of all partitions for which an answer waits, for a tenth of a second at most. With 1 a new message comes at
+    /// once, and costs the broker an answer of its own.
+    pub least_bytes: u32,
 }
 
 impl Default for FetchAhead {
     /// Enough to never starve, small enough for a lean process.
     fn default() -> Self {
-        Self { kbytes: 16 * 1024, partition_bytes: 1024 * 1024 }
+        Self { kbytes: 16 * 1024, partition_bytes: 1024 * 1024, least_bytes: 1 }
     }
 }
 
@@ -340,7 +343,7 @@ fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig 
         .set("enable.auto.offset.store", "false")
         .set("enable.auto.commit", "true")
         .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
-        .set("fetch.min.bytes", "1")
+        .set("fetch.min.bytes", options.fetch_ahead.least_bytes.to_string())
         .set("fetch.wait.max.ms", FETCH_WAIT_MS)
         .set("queued.max.messages.kbytes", options.fetch_ahead.kbytes.to_string())
         .set("max.partition.fetch.bytes", options.fetch_ahead.partition_bytes.to_string())

@@ -20,7 +20,7 @@ use mysql_store::{
 use tokio::{task::JoinSet, time::Instant};
 
 /// Concurrent connections; with more, only the hot row's lock queue grows.
-const CONNECTIONS: usize = 64;
+pub const CONNECTIONS: usize = 64;
 
 /// Duration of the measurement.
 const MEASURED: Duration = Duration::from_secs(5);
@@ -36,10 +36,21 @@ const TEMPLATE: TemplateId = TemplateId(1);
 /// # Panics
 /// The task of a connection panicked.
 pub async fn per_second(url: &str, now: DateTime<Utc>) -> Result<f64> {
+    per_second_by(url, CONNECTIONS, now).await
+}
+
+/// The same by so many connections.
+///
+/// # Errors
+/// The database fails.
+///
+/// # Panics
+/// The task of a connection panicked.
+pub async fn per_second_by(url: &str, by: usize, now: DateTime<Utc>) -> Result<f64> {
     migrate::run(url).await?;
     publish(url, now).await?;
     let mut connections = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..by {
         connections.push(connect::single(url).await?);
     }
     let next = Arc::new(AtomicI64::new(1));

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use chrono::TimeDelta;
-use coupon::UserId;
+use coupon::{TemplateId, UserId};
 use mysql_store::{connect, verify};
 use shopper::{Crowd, NewTemplate, Run, Wish};
 
 use crate::stage::Stage;
 
-/// Measured claims.
+/// Measured claims, as far as a bench needs only their rate.
 const CLAIMS: i64 = 30_000;
 /// Claims before the measurement. They warm up connections, statements and code paths, and let the
 /// broker's JVM compile its code; its first seconds cost several times as much.
@@ -41,20 +41,44 @@ pub async fn measure(stage: &Stage) -> Result<Hot> {
 /// # Errors
 /// As those of [`measure`].
 pub async fn measure_held(stage: &Stage, hold: Option<TimeDelta>) -> Result<Hot> {
-    let stock = CLAIMS + WARM_UP;
+    let template = warm_up(stage, hold, CLAIMS).await?;
+    sell(stage, template, CLAIMS).await
+}
+
+/// Publishes a template, and sells what comes before the measurement of so many claims.
+///
+/// # Errors
+/// The platform fails.
+pub async fn warm_up(stage: &Stage, hold: Option<TimeDelta>, claims: i64) -> Result<TemplateId> {
+    let stock = claims + WARM_UP;
     let new = NewTemplate {
         hold_ms: hold.map(|hold| hold.num_milliseconds()),
         ..NewTemplate::simple("Hot", stock, stage.clock.now(), TimeDelta::hours(1))
     };
     let template = stage.api.publish_new(&new).await?.id;
-    let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
-    // A key is required with a hold, and sent without one too, so that only the hold differs.
-    let wish = |user| Wish::one(template, UserId(user)).with_key(format!("visit-{user}"));
-    crowd.run((1..=WARM_UP).map(wish).collect()).await?;
-    let run = crowd.run((WARM_UP + 1..=WARM_UP + CLAIMS).map(wish).collect()).await?;
+    crowd(stage).run((1..=WARM_UP).map(|user| wish(template, user)).collect()).await?;
+    Ok(template)
+}
+
+/// Sells the rest of it, which is what counts.
+///
+/// # Errors
+/// The platform fails, or not every coupon was sold.
+pub async fn sell(stage: &Stage, template: TemplateId, claims: i64) -> Result<Hot> {
+    let users = WARM_UP + 1..=WARM_UP + claims;
+    let run = crowd(stage).run(users.map(|user| wish(template, user)).collect()).await?;
     let mut connection = connect::acquire(&stage.sources.pool).await?;
     let now = stage.clock.now();
     let landed = verify::count_coupons(&mut connection, Some(template), now).await?.all();
-    ensure!(landed == CLAIMS + WARM_UP, "{landed} of {} landed", CLAIMS + WARM_UP);
-    Ok(Hot { landed_per_s: CLAIMS as f64 / run.elapsed.as_secs_f64(), run })
+    ensure!(landed == claims + WARM_UP, "{landed} of {} landed", claims + WARM_UP);
+    Ok(Hot { landed_per_s: claims as f64 / run.elapsed.as_secs_f64(), run })
+}
+
+fn crowd(stage: &Stage) -> Crowd {
+    Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE)
+}
+
+/// A key is required with a hold, and sent without one too, so that only the hold differs.
+fn wish(template: TemplateId, user: i64) -> Wish {
+    Wish::one(template, UserId(user)).with_key(format!("visit-{user}"))
 }

@@ -1,0 +1,36 @@
+//! Confirms several payments in one transaction ([`crate::routes::shop::batch`]).
+//!
+//! Plain cases: the reference is new, and its coupons are held, of its claim, not over by both clocks, and in no other
+//! transaction's hands. The others go by [`super::confirm`].
+
+use std::collections::HashMap;
+
+use chrono::SubsecRound as _;
+use mysql_store::{confirmation::Payment, confirmation_batch, connect};
+
+use crate::{
+    problem::Problem,
+    routes::shop::batch::Together,
+    shop::payment::{Made, Wanted},
+    state::App,
+};
+
+impl Together for Wanted {
+    const WHAT: &'static str = "payments";
+
+    async fn serve(app: &App, wanted: &[&Self]) -> Result<HashMap<usize, Made>, Problem> {
+        let Some(first) = wanted.first() else { return Ok(HashMap::new()) };
+        let mut transaction = connect::begin(&app.pool).await?;
+        // As columns store it, so that a later answer has the same bytes.
+        let now = app.clock.now().trunc_subsecs(3);
+        let payments: Vec<Payment<'_>> = wanted.iter().map(|one| one.at(now)).collect();
+        let all = confirmation_batch::confirm_all(&mut transaction, first.merchant, &payments, now);
+        let confirmed = all.await?.ok_or_else(Problem::overtaken)?;
+        if confirmed.is_empty() {
+            return Ok(HashMap::new());
+        }
+        app.commit(transaction).await?;
+        let made = |(at, coupons)| (at, Made { confirmed_at: now, coupons });
+        Ok(confirmed.into_iter().map(made).collect())
+    }
+}
