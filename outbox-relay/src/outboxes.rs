@@ -10,7 +10,6 @@ use std::{
 };
 
 use coupon::TemplateId;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use metrics::gauge;
 use redis_gate::{Gate, GateError};
 use runtime::Part;
@@ -34,9 +33,6 @@ const SCAN_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval at which the oldest age is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
-
-/// Outboxes asked for their length at the same time.
-const LOOKS_AT_ONCE: usize = 32;
 
 /// The greatest age of a claim that workers had in hand since it was last asked for.
 #[derive(Debug, Default)]
@@ -103,12 +99,8 @@ impl Outboxes {
             self.known = self.gate.outboxes().await?;
             self.scanned = Some(Instant::now());
         }
-        let gate = &self.gate;
-        let length = |template: TemplateId| async move {
-            gate.outbox_len(template).await.map(|length| (template, length))
-        };
-        let asked = self.known.clone();
-        stream::iter(asked).map(length).buffer_unordered(LOOKS_AT_ONCE).try_collect().await
+        let lengths = self.gate.outbox_lens(&self.known).await?;
+        Ok(self.known.iter().copied().zip(lengths).collect())
     }
 
     fn show(&mut self, lengths: &BTreeMap<TemplateId, u64>) {

@@ -35,8 +35,10 @@ begin
         expiry_shard, claimed_at, changed_at, valid_from, valid_until)
       values (id, 1 + mod(id, 50), id, 1, id, 1, 0, 1, mod(id, 64), utc_timestamp(3), utc_timestamp(3),
         utc_timestamp(3), utc_timestamp(3) + interval 1 day);
-    insert into claim values (1 + mod(id, 50), id, concat('bench-', id), id, 1, 2, null,
-        unhex(md5(id)), utc_timestamp(3), utc_timestamp(3), utc_timestamp(3), null, null);
+    insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, valid_from,
+        valid_until, created_at)
+      values (1 + mod(id, 50), id, concat('bench-', id), id, 1, 2, unhex(md5(id)), utc_timestamp(3),
+        utc_timestamp(3), utc_timestamp(3));
     commit;
     set id = id + 1;
   end while;

@@ -20,6 +20,9 @@ const TRIM_MAX: usize = 1000;
 /// Entries per step of reading all: a fraction of a millisecond, so that claims hardly wait.
 const RANGE_MAX: usize = 500;
 
+/// Outboxes asked for their length together: a fraction of a millisecond.
+const LENGTHS_AT_ONCE: usize = 1000;
+
 /// Which entries a relay reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboxFrom {
@@ -94,6 +97,25 @@ impl Gate {
             .query_async(&mut live.connection.clone())
             .await;
         self.checked("outbox_len", &live, result).await
+    }
+
+    /// Counts the entries of many outboxes, in their order, in one round trip for each thousand.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn outbox_lens(&self, templates: &[TemplateId]) -> Result<Vec<u64>, GateError> {
+        let mut lengths = Vec::with_capacity(templates.len());
+        for some in templates.chunks(LENGTHS_AT_ONCE) {
+            let live = self.redis.live().await?;
+            let mut pipe = redis::pipe();
+            for template in some {
+                pipe.cmd("XLEN").arg(self.keys(*template).outbox());
+            }
+            let result = pipe.query_async(&mut live.connection.clone()).await;
+            let some: Vec<u64> = self.checked("outbox_lens", &live, result).await?;
+            lengths.extend(some);
+        }
+        Ok(lengths)
     }
 
     /// Returns the claims in an outbox; one that is there during the whole call is among them. Reads every entry, so it

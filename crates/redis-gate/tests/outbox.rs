@@ -2,7 +2,9 @@
 
 use std::{slice, time::Duration};
 
-use coupon::{AcceptAfter, Admission, Claim, ClaimMode, Epoch, QueuedClaim, TemplateState, UserId};
+use coupon::{
+    AcceptAfter, Admission, Claim, ClaimMode, Epoch, QueuedClaim, TemplateId, TemplateState, UserId,
+};
 use redis_gate::{Door, GateRedis, OutboxFrom, OutboxRead, Run, Verdict};
 
 use crate::harness::{
@@ -71,6 +73,19 @@ async fn entries_older_than_the_group_are_given_once_and_stay_until_they_are_rem
     assert!(gate.gate.trim_outbox(TEMPLATE, &run, &[second, third]).await.unwrap());
     assert_eq!(gate.outbox_len().await, 0);
     assert!(given(&gate, "one", OutboxFrom::Leftovers).await.is_empty());
+}
+
+#[tokio::test]
+async fn the_lengths_of_thousands_of_outboxes_come_in_their_order() {
+    let gate = TestGate::open("outbox lengths", queued_facts()).await;
+    gate.queue(&claim(USER, "a", 1)).await;
+    gate.queue(&claim(OTHER, "a", 1)).await;
+    let mut asked: Vec<TemplateId> = (1..=2_500).map(|n| TemplateId(TEMPLATE.0 + n)).collect();
+    asked[1_700] = TEMPLATE;
+    let mut lengths = vec![0; asked.len()];
+    lengths[1_700] = 2;
+    assert_eq!(gate.gate.outbox_lens(&asked).await.unwrap(), lengths);
+    assert!(gate.gate.outbox_lens(&[]).await.unwrap().is_empty());
 }
 
 #[tokio::test]

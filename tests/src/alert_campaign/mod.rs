@@ -5,6 +5,7 @@
 
 mod defects;
 mod excuses;
+mod holds;
 mod prometheus;
 mod queue;
 
@@ -59,11 +60,14 @@ struct Stage {
 }
 
 /// The steps, in their order: what stands behind one finds the platform whole again.
-pub const STEPS: [&str; 17] = [
+pub const STEPS: [&str; 20] = [
     "kafka_away",
     "processes_away",
     "wrong_clock",
     "foreign_messages",
+    "bad_payments",
+    "late_holds",
+    "locked_hold",
     "wrong_gates",
     "refused_rows",
     "full_outbox",
@@ -147,6 +151,9 @@ impl Stage {
             "processes_away" => self.processes_away(say).await,
             "wrong_clock" => self.wrong_clock(say).await,
             "foreign_messages" => self.foreign_messages(say).await,
+            "bad_payments" => self.bad_payments(say).await,
+            "late_holds" => self.late_holds(say).await,
+            "locked_hold" => self.locked_hold(say).await,
             "wrong_gates" => self.wrong_gates(say).await,
             "refused_rows" => self.refused_rows(say).await,
             "full_outbox" => self.full_outbox(say).await,

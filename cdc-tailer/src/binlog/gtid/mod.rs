@@ -57,7 +57,7 @@ pub(crate) enum Gtid {
 
 /// A text is not a GTID position of this flavor.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{text:?} is not a GTID position of {flavor:?}")]
+#[error("{text:?} is not a GTID position of {flavor:?}; start with --resnapshot")]
 pub(crate) struct NotAPosition {
     flavor: Flavor,
     text: String,

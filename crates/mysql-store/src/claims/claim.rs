@@ -165,8 +165,9 @@ pub(crate) async fn with_coupons(
     Ok(claim)
 }
 
-/// Reads a claim's coupons among those whose number is within a limit or, as an id, at least `from`. Stops at the last
-/// of them. A replacement bears the id of its coupon's claim, and is not what the claim was answered with.
+/// Reads a claim's coupons among those whose number is within a limit or, as an id, at least `from`, by the numbers that
+/// they were issued with. Reads in the order of the index, so that it stops at the last of them, however many the user has
+/// got since. A replacement bears the id of its coupon's claim, and is not what the claim was answered with.
 async fn coupons(
     connection: &mut MySqlConnection,
     claim: &LandedClaim,
@@ -177,7 +178,7 @@ async fn coupons(
         "select id, coalesce(issued_no, claim_no) from user_coupon force index (uq_number) \
          where template_id = ? and user_id = ? and (claim_no <= ? or claim_no >= ?) and claim_id = ? \
          and not exists (select 1 from coupon_replacement where replacement_id = user_coupon.id) \
-         order by coalesce(issued_no, claim_no) limit ?",
+         order by claim_no limit ?",
     )
     .bind(claim.template_id.0)
     .bind(claim.user_id.0)
@@ -189,5 +190,7 @@ async fn coupons(
     .await
     .map_err(StoreError::query("read the claim's coupons"))?;
     let coupon = |(id, claim_no)| LandedCoupon { id: CouponId(id), claim_no };
-    Ok(rows.into_iter().map(coupon).collect())
+    let mut coupons: Vec<LandedCoupon> = rows.into_iter().map(coupon).collect();
+    coupons.sort_unstable_by_key(|coupon| coupon.claim_no);
+    Ok(coupons)
 }

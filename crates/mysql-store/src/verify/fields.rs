@@ -87,8 +87,8 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
         " from audit_entry entry where entry.merchant_id = coupon.merchant_id \
           and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend' \
           order by entry.id desc limit 1), claim.valid_until)) as validity \
-         from user_coupon coupon join claim on claim.id = coupon.claim_id \
-         join coupon_template template on template.id = coupon.template_id) looked_at \
+         from user_coupon coupon straight_join claim on claim.id = coupon.claim_id \
+         straight_join coupon_template template on template.id = coupon.template_id) looked_at \
          where merchant or claimed or validity limit ?",
     ))
     .bind(EXAMPLES)

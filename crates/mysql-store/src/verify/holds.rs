@@ -1,4 +1,6 @@
 //! Finds holds that did not end once and lawfully, and payments that did not confirm what they say.
+//!
+//! Coupons come first in every join: they have no index by claim, so from any other table each row would read all of them.
 
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
@@ -46,7 +48,7 @@ pub async fn odd_returns(connection: &mut MySqlConnection) -> Result<Vec<CouponI
 /// The statement fails.
 pub async fn odd_holds(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
     let sql = format!(
-        "select coupon.id from user_coupon coupon join claim on claim.id = coupon.claim_id \
+        "select coupon.id from user_coupon coupon straight_join claim on claim.id = coupon.claim_id \
          where coupon.id not in (select replacement_id from coupon_replacement) and \
          if(claim.held_until is null, coupon.status in (4, 5), not (case \
           when {IS_CONFIRMED} then {PAYMENTS} = 1 \
@@ -77,10 +79,10 @@ pub async fn odd_confirmed_validities(
          coalesce(template.valid_from, payment.confirmed_at) as now_from, \
          coalesce(template.valid_until, payment.confirmed_at + \
           interval template.valid_for_ms * 1000 microsecond) as now_until \
-         from user_coupon coupon join claim on claim.id = coupon.claim_id \
-         join coupon_payment payment on payment.claim_id = coupon.claim_id \
-         and find_in_set(coupon.id, payment.coupons) > 0 \
-         join coupon_template template on template.id = coupon.template_id \
+         from user_coupon coupon straight_join coupon_payment payment \
+         on payment.claim_id = coupon.claim_id and find_in_set(coupon.id, payment.coupons) > 0 \
+         straight_join claim on claim.id = coupon.claim_id \
+         straight_join coupon_template template on template.id = coupon.template_id \
          where {IS_CONFIRMED} and coupon.template_id not in (select template_id from validity_move) \
          and (select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
           and entry.target = concat('templates/', coupon.template_id) and entry.action = 'template.edit') < 2 \

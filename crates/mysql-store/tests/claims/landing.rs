@@ -35,22 +35,21 @@ async fn a_landing_writes_claims_coupons_and_stock_together() {
 }
 
 #[tokio::test]
-async fn a_claim_is_read_without_what_its_user_was_given_before() {
-    /// Coupons that one user already has of a template without a limit; their ids are their numbers.
+async fn a_claim_is_read_without_what_its_user_was_given_before_and_since() {
+    /// Coupons that one user has of a template without a limit, before the claim and since; their ids are their numbers.
     const BEFORE: i64 = 3_000;
     let mut store = Store::with_template("many before", 10).await;
     let id = 1 << 50;
-    execute(
-        &mut store.connection,
-        &format!(
+    for first in [id / 2, id * 2] {
+        let many = format!(
             "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, status, version, \
              expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
              with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 1000) \
-             select {id} / 2 + a.n * 10 + b.n, {TEMPLATE}, {USER}, {id} / 2 + a.n * 10 + b.n, a.n, 1, 0, 1, \
-             {USER} % 64, now(3), now(3), now(3), now(3) from numbers a join numbers b on b.n <= {BEFORE} / 1000",
-        ),
-    )
-    .await;
+             select {first} + a.n * 10 + b.n, {TEMPLATE}, {USER}, {first} + a.n * 10 + b.n, a.n, 1, 0, 1, \
+             {USER} % 64, now(3), now(3), now(3), now(3) from numbers a join numbers b on b.n <= {BEFORE} / 1000"
+        );
+        execute(&mut store.connection, &many).await;
+    }
     let mut landing = landing("a", &[1, 2]);
     set_id(&mut landing, ClaimId(id));
     for (coupon, claim_no) in landing.landed.coupons.iter_mut().zip([id + 1, id + 2]) {

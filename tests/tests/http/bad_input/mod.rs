@@ -2,6 +2,7 @@
 //! log contains a secret.
 
 mod coupons;
+mod holds;
 mod keys;
 mod merchants;
 mod operators;
@@ -103,6 +104,7 @@ impl Ground {
             tokens::cases(self),
             quantities::cases(self),
             keys::cases(self),
+            holds::cases(self),
             coupons::cases(self),
             operators::cases(self),
             repairs::cases(self),

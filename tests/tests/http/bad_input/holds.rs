@@ -1,0 +1,118 @@
+//! Invalid payments, cancellations, lifts of bans, and looks at a ledger.
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use super::{Case, Ground, NOTHING, case};
+
+pub(super) fn cases(ground: &Ground) -> Vec<Case> {
+    let mut cases = payments(ground);
+    cases.extend(cancellations(ground));
+    cases.extend(bans(ground));
+    cases.extend(ledgers(ground));
+    cases
+}
+
+/// Lists of coupons that no call takes, with the answer to each.
+fn lists() -> Vec<(Value, u16)> {
+    let many: Vec<String> = (0..101).map(|id: i32| id.to_string()).collect();
+    vec![
+        (json!([]), 422),
+        (json!(["5", "5"]), 422),
+        (json!(many), 422),
+        (json!(["five"]), 400),
+        (json!([5]), 400),
+        (json!("5"), 400),
+        (json!(["-5"]), 400),
+        (json!(["9223372036854775808"]), 400),
+    ]
+}
+
+fn payments(ground: &Ground) -> Vec<Case> {
+    let path = format!("/v1/claims/{NOTHING}/confirm");
+    let post = |path: &str, body: &Value| -> RequestBuilder {
+        ground.api.operator(Method::POST, path).json(body)
+    };
+    let mut cases = Vec::new();
+    for payment_ref in
+        ["", " ", " p", "p ", "p\n", "p\u{200b}", "p\u{202e}q", "\0", &"p".repeat(65)]
+    {
+        let body = json!({ "payment_ref": payment_ref });
+        cases.push(case(&format!("{payment_ref:?}"), post(&path, &body), 422, "INVALID_PAYMENT"));
+    }
+    for (coupons, status) in lists() {
+        let code = if status == 422 { "INVALID_PAYMENT" } else { "MALFORMED_BODY" };
+        let body = json!({ "payment_ref": "p", "coupons": coupons });
+        cases.push(case(&format!("payment {coupons}"), post(&path, &body), status, code));
+    }
+    for body in [
+        json!({}),
+        json!({ "payment_ref": 5 }),
+        json!({ "payment_ref": "p", "amount": 5 }),
+        json!([]),
+    ] {
+        cases.push(case(&format!("payment {body}"), post(&path, &body), 400, "MALFORMED_BODY"));
+    }
+    let good = json!({ "payment_ref": "p" });
+    let unknown = post(&format!("{path}?template={}", ground.one), &good);
+    cases.push(case("a payment for nothing", unknown, 404, "CLAIM_NOT_FOUND"));
+    let other = post(&format!("{path}?template={NOTHING}"), &good);
+    cases.push(case("a payment of no template", other, 404, "CLAIM_NOT_FOUND"));
+    let by_user = ground.attacker.request(Method::POST, &path).json(&good);
+    cases.push(case("a payment by a user", by_user, 401, "UNAUTHENTICATED"));
+    cases
+}
+
+fn cancellations(ground: &Ground) -> Vec<Case> {
+    let path = format!("/v1/claims/{NOTHING}/cancel");
+    let post = |body: &Value| ground.attacker.request(Method::POST, &path).json(body);
+    let mut cases = Vec::new();
+    for reason in ["", "\u{202e}", "a\nb", &"r".repeat(201)] {
+        let body = json!({ "reason": reason });
+        cases.push(case(&format!("{reason:?}"), post(&body), 422, "INVALID_CHANGE"));
+    }
+    for (coupons, status) in lists() {
+        let code = if status == 422 { "INVALID_CHANGE" } else { "MALFORMED_BODY" };
+        let body = json!({ "reason": "r", "coupons": coupons });
+        cases.push(case(&format!("cancellation {coupons}"), post(&body), status, code));
+    }
+    for body in [json!({}), json!({ "reason": null }), json!({ "reason": "r", "user_id": "5" })] {
+        cases.push(case(&format!("cancellation {body}"), post(&body), 400, "MALFORMED_BODY"));
+    }
+    cases
+}
+
+fn bans(ground: &Ground) -> Vec<Case> {
+    let path = |template: &str, user: &str| format!("/v1/templates/{template}/users/{user}");
+    let one = ground.one.to_string();
+    let lift = |path: &str, body: &Value| {
+        ground.api.operator(Method::POST, &format!("{path}/ban/lift")).json(body)
+    };
+    let good = json!({ "reason": "r" });
+    let mut cases = vec![
+        case("a lift of no template", lift(&path(NOTHING, "5"), &good), 404, "TEMPLATE_NOT_FOUND"),
+        case("a lift without a reason", lift(&path(&one, "5"), &json!({})), 400, "MALFORMED_BODY"),
+    ];
+    for reason in ["", "\u{202e}", &"r".repeat(201)] {
+        let request = lift(&path(&one, "5"), &json!({ "reason": reason }));
+        cases.push(case(&format!("lift {reason:?}"), request, 422, "INVALID_CHANGE"));
+    }
+    cases
+}
+
+fn ledgers(ground: &Ground) -> Vec<Case> {
+    let path = format!("/v1/templates/{}/ledger", ground.one);
+    let get = |query: &str| ground.api.operator(Method::GET, &format!("{path}?{query}"));
+    [
+        ("limit=0", 422, "INVALID_LIMIT"),
+        ("limit=-1", 422, "INVALID_LIMIT"),
+        ("limit=1001", 422, "INVALID_LIMIT"),
+        ("cursor=x", 422, "INVALID_CURSOR"),
+        ("cursor=%00", 422, "INVALID_CURSOR"),
+        ("kind=theft", 400, "INVALID_QUERY"),
+        ("order=up", 400, "UNKNOWN_PARAMETER"),
+    ]
+    .into_iter()
+    .map(|(query, status, code)| case(&format!("ledger {query}"), get(query), status, code))
+    .collect()
+}
