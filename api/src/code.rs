@@ -176,7 +176,7 @@ codes! {
     CouponUsed "COUPON_USED" 409 "The coupon is used"
         "the coupon is used for another order; to revoke, extend or replace it, give it back first (`unuse`)",
     CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
-        "the coupon was valid until `valid_until`: it can be neither used nor given back",
+        "the coupon was valid until `valid_until`: it can be neither used nor given back. Of a payment: the template's coupons were valid until then, so its held coupon is not confirmed",
     CouponCancelled "COUPON_CANCELLED" 409 "The coupon is cancelled"
         "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted",
     NotConfirmed "NOT_CONFIRMED" 409 "The coupon is held"

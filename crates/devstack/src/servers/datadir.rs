@@ -58,6 +58,14 @@ pub(crate) fn arguments(data: &Path) -> Result<Vec<String>> {
     Ok(arguments)
 }
 
+/// Returns the argument for a folder of temporary tables in `home`. A server that starts deletes what it takes for its own
+/// leftovers there, so that in a shared folder it would delete the tables of others.
+pub(crate) fn temporary(home: &Path) -> Result<String> {
+    let folder = home.join("tmp");
+    fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
+    Ok(format!("--tmpdir={}", folder.display()))
+}
+
 /// Runs a command to its end, with its output in `log`.
 pub(crate) fn run(name: &str, mut command: Command, log: &Path) -> Result<()> {
     let output = File::create(log).map_err(Error::file("create", log))?;

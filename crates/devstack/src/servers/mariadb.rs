@@ -46,6 +46,7 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let port = ports::remembered(&home.join("port"))?;
     let process = Process::new(NAME, program, dir, port, Probe::MySql, options.tie)
         .arguments(datadir::arguments(&data)?)
+        .arguments([datadir::temporary(&home)?])
         .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
         .arguments(SETTINGS)
         .arguments(&options.database_arguments);

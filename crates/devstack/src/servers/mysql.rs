@@ -66,6 +66,7 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let process = Process::new(NAME, loader, dir, port, Probe::MySql, options.tie)
         .arguments(program)
         .arguments(datadir::arguments(&data)?)
+        .arguments([datadir::temporary(&home)?])
         .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
         .arguments(installation()?)
         .arguments(SETTINGS)
