@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chrono::Utc;
 use coupon::{Admission, ClaimId, Decision, Epoch, MerchantId, TemplateId, TemplateState, UserId};
 use fastrand::Rng;
 use landing::{
@@ -10,7 +9,7 @@ use landing::{
     ids::Ids,
 };
 use mysql_store::{claim as claims, connect, landing::Landing, stock};
-use runtime::FailPoints;
+use runtime::{Clock, FailPoints};
 use sqlx::Row;
 
 use crate::harness::{World, now};
@@ -222,7 +221,7 @@ async fn any_batch_coalesced_ends_as_its_claims_do_one_by_one() {
     for seed in first..first + CASES {
         let case = Case::any(&mut Rng::with_seed(seed));
         // On a busy machine all cases take longer than a lease.
-        ids.renew(Utc::now()).await.unwrap();
+        ids.renew(Clock::system().now()).await.unwrap();
         let base = 1_000 + (seed - first).cast_signed() * 100;
         let side = |base| Side { world: &world, ids: &ids, base };
         let alone = side(base).play(&case, false).await;
