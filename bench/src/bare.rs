@@ -71,15 +71,24 @@ impl Bare {
     /// The process does not start.
     pub async fn start(stage: &Stage) -> Result<Self> {
         let generation = stage.sources.view.generation(coupon::UserId(0)).await?;
-        let mut process = Command::new(env::current_exe()?)
-            .arg("bare")
+        let mut again = Self::again()?;
+        again
             .args(["--view-redis-url", &stage.platform.endpoints.view_redis_url])
             .args(["--key-prefix", &stage.platform.options.key_prefix])
-            .args(["--generation", &generation.to_string()])
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("the bare route's process does not start")?;
+            .args(["--generation", &generation.to_string()]);
+        Self::run(again).await
+    }
+
+    /// This program again with the `bare` command, which is to [`listen`].
+    pub(crate) fn again() -> Result<Command> {
+        let mut again = Command::new(env::current_exe()?);
+        again.arg("bare").stdout(Stdio::piped()).kill_on_drop(true);
+        Ok(again)
+    }
+
+    /// Starts a bare route's process, and waits until it listens.
+    pub(crate) async fn run(mut process: Command) -> Result<Self> {
+        let mut process = process.spawn().context("the bare route's process does not start")?;
         let output = process.stdout.take().context("it has no standard output")?;
         let line = BufReader::new(output).lines().next_line().await?;
         let address = line.context("the bare route's process ended")?;
@@ -87,11 +96,19 @@ impl Bare {
     }
 }
 
+/// Serves a bare route until the process is killed, after printing its address to standard output.
+#[expect(clippy::print_stdout, reason = "it reports to its parent where it listens")]
+pub(crate) async fn listen(router: Router) -> Result<()> {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    println!("{}", listener.local_addr()?);
+    axum::serve(listener, router).await?;
+    Ok(())
+}
+
 /// Serves `/{user}` until the process is killed, after printing its address to standard output.
 ///
 /// # Errors
 /// The view cannot be reached.
-#[expect(clippy::print_stdout, reason = "it reports to its parent where it listens")]
 pub async fn serve(options: Options) -> Result<()> {
     let generation = options.generation;
     let generations_of = Box::new(move |served: Vec<(_, _)>| -> GenerationsFuture {
@@ -101,11 +118,7 @@ pub async fn serve(options: Options) -> Result<()> {
     let view =
         ViewStore::connect(&options.view_redis_url, options.key_prefix, generations_of).await?;
     let lists = Lists { view, clock: Arc::new(Clock::system()) };
-    let router = Router::new().route("/{user}", get(list)).with_state(lists);
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-    println!("{}", listener.local_addr()?);
-    axum::serve(listener, router).await?;
-    Ok(())
+    listen(Router::new().route("/{user}", get(list)).with_state(lists)).await
 }
 
 async fn list(

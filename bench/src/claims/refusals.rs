@@ -1,8 +1,8 @@
 //! Sold-out refusals per second beside a bare axum route, which checks the same token, reads the same body and refuses.
 
-use std::{env, net::SocketAddr, process::Stdio, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use axum::{
     Json, Router,
     extract::State,
@@ -15,13 +15,12 @@ use jsonwebtoken::{DecodingKey, Validation};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shopper::{Api, NewTemplate, Shopper};
-use tokio::{
-    io::{AsyncBufReadExt as _, BufReader},
-    net::TcpListener,
-    process::{Child, Command},
-};
 
-use crate::{closed, stage::Stage};
+use crate::{
+    bare::{self, Bare},
+    closed,
+    stage::Stage,
+};
 
 /// Measured requests, and those before the measurement, each of a user of its own.
 const REQUESTS: i64 = 60_000;
@@ -36,7 +35,7 @@ const FIRST_LATE: i64 = 3_000_000;
 /// One in so many requests is that of a winner who sends it again, and gets its 201.
 const WINNERS: i64 = 100;
 
-/// The users' secret is the bare route's first line of input.
+/// Options of the bare route's process: the users' secret, which no list of processes shows.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     #[arg(long, env = "BARE_SECRET")]
@@ -63,8 +62,10 @@ pub async fn measure(stage: &Stage) -> Result<Refused> {
         ensure!(answer.status == 201, "a winner was answered {answer:?}");
     }
     let per_s = per_second(&stage.api, template, winners, 201).await?;
-    let bare = Bare::start(stage).await?;
     let options = &stage.platform.options;
+    let mut again = Bare::again()?;
+    again.env("BARE_SECRET", &options.jwt_secret);
+    let bare = Bare::run(again).await?;
     let api = Api::new(&bare.url, &options.jwt_secret, &options.operator_key, stage.clock.clone())?;
     let bare_per_s = per_second(&api, template, winners, 409).await?;
     Ok(Refused { per_s, bare_per_s })
@@ -91,42 +92,14 @@ async fn per_second(api: &Api, template: TemplateId, winners: i64, again: u16) -
     Ok(REQUESTS as f64 / began.elapsed().as_secs_f64())
 }
 
-/// The bare route's process, which ends when this is dropped.
-struct Bare {
-    url: String,
-    _process: Child,
-}
-
-impl Bare {
-    /// Starts this program again with the `bare` command.
-    async fn start(stage: &Stage) -> Result<Self> {
-        let mut process = Command::new(env::current_exe()?)
-            .arg("bare")
-            .env("BARE_SECRET", &stage.platform.options.jwt_secret)
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("the bare route's process does not start")?;
-        let output = process.stdout.take().context("it has no standard output")?;
-        let line = BufReader::new(output).lines().next_line().await?;
-        let address = line.context("the bare route's process ended")?;
-        Ok(Self { url: format!("http://{address}"), _process: process })
-    }
-}
-
 /// Serves the bare route until the process is killed, after printing its address to standard output.
 ///
 /// # Errors
 /// No port is free.
-#[expect(clippy::print_stdout, reason = "it reports to its parent where it listens")]
 pub async fn serve(options: Options) -> Result<()> {
     let key = Arc::new(DecodingKey::from_secret(options.secret.as_bytes()));
-    let router =
-        Router::new().route("/v1/templates/{template}/claims", post(refuse)).with_state(key);
-    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-    println!("{}", listener.local_addr()?);
-    axum::serve(listener, router).await?;
-    Ok(())
+    let route = Router::new().route("/v1/templates/{template}/claims", post(refuse));
+    bare::listen(route.with_state(key)).await
 }
 
 #[derive(Deserialize)]

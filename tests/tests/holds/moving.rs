@@ -7,10 +7,9 @@ use devstack::Flavor;
 use futures::future::join;
 use mysql_store::verify;
 use pipeline_tests::{World, held_sale::HeldSale, promises::Ends, until};
-use reqwest::Method;
 use serde_json::json;
 
-use crate::{holds::number, queued::conformance::ground};
+use crate::{holds::number, queued::conformance::ground, templates::validity::change};
 
 const FIRST_USER: i64 = 1_000;
 
@@ -62,10 +61,11 @@ async fn while_changing<T>(
     let mut sold = Box::pin(sold);
     let mut changes = 0;
     loop {
-        let days = 1 + changes % 9;
+        let life = TimeDelta::days(1 + changes % 9).num_milliseconds();
         let changed = async {
             for template in templates {
-                change(world, template, TimeDelta::days(days)).await;
+                let body = json!({ "valid_for_ms": life, "issued_coupons": "follow" });
+                change(world, template, body).await;
             }
         };
         // Both go on together; the sale's end does not cut a change short.
@@ -81,16 +81,6 @@ async fn while_changing<T>(
             return (changes, told);
         }
     }
-}
-
-async fn change(world: &World, template: TemplateId, valid_for: TimeDelta) {
-    let version = world.api().template(template).await.unwrap().version;
-    let body = json!({
-        "version": version, "valid_for_ms": valid_for.num_milliseconds(), "issued_coupons": "follow",
-    });
-    let request = world.api().operator(Method::PATCH, &format!("/v1/templates/{template}"));
-    let answer = world.api().send(request.json(&body)).await.unwrap();
-    assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
 /// Deadlocks that the server has counted.

@@ -33,7 +33,7 @@ async fn refusal(world: &World, template: TemplateId, body: &Value) -> (u16, Str
 }
 
 /// Changes the template's current version; returns the answer.
-async fn change(world: &World, template: TemplateId, mut body: Value) -> Value {
+pub(crate) async fn change(world: &World, template: TemplateId, mut body: Value) -> Value {
     body["version"] = json!(world.api().template(template).await.unwrap().version);
     let answer = patch(world, template, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.body);

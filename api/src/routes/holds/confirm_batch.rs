@@ -19,13 +19,12 @@ impl Together for Wanted {
     const WHAT: &'static str = "payments";
 
     async fn serve(app: &App, wanted: &[&Self]) -> Result<HashMap<usize, Made>, Problem> {
-        let Some(first) = wanted.first() else { return Ok(HashMap::new()) };
         let mut transaction = connect::begin(&app.pool).await?;
         // As columns store it, so that a later answer has the same bytes.
         let now = app.clock.now().trunc_subsecs(3);
         let payments: Vec<Payment<'_>> = wanted.iter().map(|one| one.at(now)).collect();
-        let all = confirmation_batch::confirm_all(&mut transaction, first.merchant, &payments, now);
-        let confirmed = all.await?.ok_or_else(Problem::overtaken)?;
+        let confirmed = confirmation_batch::confirm_all(&mut transaction, &payments).await?;
+        let confirmed = confirmed.ok_or_else(Problem::overtaken)?;
         if confirmed.is_empty() {
             return Ok(HashMap::new());
         }

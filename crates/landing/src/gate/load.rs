@@ -129,7 +129,7 @@ pub(super) async fn returned_since(
     let counts = template.hold.lapses_allowed > 0;
     let mut movements = Vec::new();
     let mut pages = MovementPages::after(template.id, first);
-    while movements.last().is_none_or(|movement: &Movement| movement.seq < last) {
+    while movements.last().map_or(first, |movement: &Movement| movement.seq) < last {
         let Some(page) = connect::within(pages.next(connection)).await? else { break };
         movements.extend(page);
     }

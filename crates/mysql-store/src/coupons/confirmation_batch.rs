@@ -22,9 +22,9 @@ use crate::{
 /// A payment that is confirmed with the others: its position, and its coupons as they are then.
 pub type Confirmed = (usize, Vec<UserCoupon>);
 
-/// Confirms those payments of one merchant that are plain cases, in the caller's transaction. `payments` are sorted by their
-/// references, each of which is there once, as is each coupon, and all are of the moment `now`. `None`: roll back, and
-/// confirm each by itself.
+/// Confirms those payments that are plain cases, in the caller's transaction. `payments` are one merchant's, of one moment,
+/// and sorted by their references, each of which is there once, as is each coupon. `None`: roll back, and confirm each by
+/// itself.
 ///
 /// Locks are taken in the same order as for a single payment: coupons by id, templates, and last the references.
 ///
@@ -32,10 +32,11 @@ pub type Confirmed = (usize, Vec<UserCoupon>);
 /// A statement fails. Roll back then; what was committed of it is unknown, and the single payments find out.
 pub async fn confirm_all(
     transaction: &mut MySqlConnection,
-    merchant: MerchantId,
     payments: &[Payment<'_>],
-    now: DateTime<Utc>,
 ) -> Result<Option<Vec<Confirmed>>, StoreError> {
+    let Some(&Payment { merchant, now, .. }) = payments.first() else {
+        return Ok(Some(Vec::new()));
+    };
     let stored = stored(transaction, merchant, payments).await?;
     let new: Vec<(usize, &Payment<'_>)> = payments
         .iter()

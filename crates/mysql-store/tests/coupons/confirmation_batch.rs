@@ -26,9 +26,7 @@ fn payment<'a>(payment_ref: &'a str, of: &Landing, coupons: &'a [CouponId]) -> P
 async fn together(store: &Store, payments: &[Payment<'_>]) -> Option<Vec<usize>> {
     let pool = connect::pool(&store.url, 1).await.unwrap();
     let mut transaction = connect::begin(&pool).await.unwrap();
-    let merchant = payments[0].merchant;
-    let confirmed =
-        confirmation_batch::confirm_all(&mut transaction, merchant, payments, now()).await.unwrap();
+    let confirmed = confirmation_batch::confirm_all(&mut transaction, payments).await.unwrap();
     if confirmed.is_some() {
         connect::commit(transaction).await.unwrap();
     }
