@@ -45,6 +45,7 @@ pub(crate) const PAYMENTS: Metric = Metric {
             "confirmed",
             "replayed",
             "lapsed",
+            "ended",
             "not_held",
             "reference_taken",
             "not_found",
@@ -53,7 +54,8 @@ pub(crate) const PAYMENTS: Metric = Metric {
         ],
     }],
     meaning: "payments from their topic: `confirmed`; `replayed`, confirmed before; `lapsed`, too late: \
-              the shop must refund; `not_held`, a coupon was cancelled, or confirmed by another \
+              the shop must refund; `ended`, the template's validity is over; `not_held`, a coupon \
+              was cancelled, or confirmed by another \
               payment; `reference_taken`, the reference confirmed something else; `not_found`, \
               also after a wait for its claim; \
               `unreadable`; `failed`, MySQL refuses it. All but the first two are dead letters",

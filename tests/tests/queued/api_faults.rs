@@ -10,7 +10,8 @@ use pipeline_tests::{
 use crate::{
     claims::faults::is_stopped,
     queued::{
-        KEY, after_gate, after_topic, arm, assert_sold, relay_faults::POINTS, shopper, two_apis,
+        KEY, after_gate, after_topic, arm, assert_sold, outbox_is_empty, relay_faults::POINTS,
+        shopper, two_apis,
     },
 };
 
@@ -102,6 +103,7 @@ async fn a_claim_whose_api_died_lands_once_though_the_relay_dies_over_it() {
                 arm(&mut world.platform.relay, "").await;
             }
             world.until(template, |counts| counts.all() == users).await;
+            outbox_is_empty(&world, template).await;
         }
     }
     arm(&mut world.platform.apis[1], "").await;

@@ -144,6 +144,13 @@ pub(crate) async fn gate_command(world: &World, words: &[&str]) -> String {
     said(server_of(&world.scope.endpoints.gate_redis_url), words).await
 }
 
+/// Waits until a template's outbox has no entry, so that a fault that is armed next cannot strike at an older one.
+pub(crate) async fn outbox_is_empty(world: &World, template: TemplateId) {
+    let outbox = gate_key(world, template, "outbox");
+    let length = async || gate_command(world, &["XLEN", &outbox]).await;
+    until(length, |length| length.trim() == ":0").await;
+}
+
 /// Asserts that MySQL holds this many coupons of a template, and that every invariant holds.
 pub(crate) async fn assert_sold(world: &World, template: TemplateId, coupons: i64) {
     assert_eq!(world.count(template).await.all(), coupons);

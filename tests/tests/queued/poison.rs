@@ -10,7 +10,8 @@ use pipeline_tests::{
 use topic::{ClaimsProducer, Producer, ProducerOptions, TopicNames, partitions};
 
 use crate::queued::{
-    accepted, after_gate, after_topic, assert_sold, gate_command, gate_key, shopper, two_apis,
+    accepted, after_gate, after_topic, assert_sold, gate_command, gate_key, outbox_is_empty,
+    shopper, two_apis,
 };
 
 /// Longer than any trace parent: MySQL refuses the row.
@@ -89,8 +90,7 @@ async fn an_outbox_entry_that_cannot_be_read_is_set_aside_and_stops_no_other() {
     accepted(&mut promises, &shopper(&world, 1, 2), template).await;
     world.platform.relay.resume().unwrap();
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(2));
-    let empty = async || gate_command(&world, &["XLEN", &outbox]).await;
-    until(empty, |length| length.trim() == ":0").await;
+    outbox_is_empty(&world, template).await;
     until(async || set_aside(&world, &topics).await, |aside| *aside == 1).await;
     assert_sold(&world, template, 2).await;
     world.end().await;

@@ -1,6 +1,6 @@
 //! Operations on topics that only tests need.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::{
     Offset, TopicPartitionList,
@@ -19,6 +19,12 @@ use crate::{
 
 /// Timeout of a metadata request.
 const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// How long a removed topic may still be known.
+const GONE_MAX: Duration = Duration::from_secs(15);
+
+/// Interval between looks whether it is.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Returns the smallest number of in-sync copies among the partitions of topics with `prefix` and of Kafka's own
 /// topics; 0 if there are none.
@@ -85,11 +91,12 @@ pub async fn raise_partitions(
     Ok(())
 }
 
-/// Removes a topic with all its messages.
+/// Removes a topic with all its messages, and waits until the broker knows it no longer: it says "removed" a moment
+/// before it refuses messages.
 ///
 /// # Errors
 ///
-/// Returns an error if no broker answers, or the topic is not there.
+/// Returns an error if no broker answers, the topic is not there, or is still known after [`GONE_MAX`].
 pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
     let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
@@ -98,7 +105,21 @@ pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
     for one in removed {
         one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
     }
-    Ok(())
+    let (topic, deadline) = (topic.to_owned(), Instant::now() + GONE_MAX);
+    client::blocking(move || {
+        let failed = |source| TopicError::Forget { topic: topic.clone(), source };
+        loop {
+            let metadata = admin.inner().fetch_metadata(Some(&topic), LOOK_MAX).map_err(failed)?;
+            if client::partition_count(&metadata, &topic).is_none() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(failed(KafkaError::Global(RDKafkaErrorCode::TopicAlreadyExists)));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    })
+    .await
 }
 
 /// Removes the topics of these names that are there, with all their messages.
