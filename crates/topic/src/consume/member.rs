@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rdkafka::{
     ClientContext,
     config::RDKafkaLogLevel,
-    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, Rebalance},
+    consumer::{BaseConsumer, CommitMode, ConsumerContext, Rebalance},
     error::{KafkaError, KafkaResult},
     topic_partition_list::TopicPartitionList,
     types::RDKafkaErrorCode,
@@ -38,6 +38,22 @@ impl Assignment {
     /// Returns all partitions as (topic, partition), ascending.
     pub fn all(&self) -> &[(String, i32)] {
         &self.partitions
+    }
+
+    /// Adds or removes the partitions of an event. An event of the cooperative protocol names only those that change.
+    fn follow(&mut self, rebalance: &Rebalance<'_>) {
+        match rebalance {
+            Rebalance::Assign(new) => {
+                self.partitions.extend(listed(new));
+                self.partitions.sort();
+                self.partitions.dedup();
+            }
+            Rebalance::Revoke(given_up) => {
+                let given_up: Vec<_> = listed(given_up).collect();
+                self.partitions.retain(|partition| !given_up.contains(partition));
+            }
+            Rebalance::Error(_) => {}
+        }
     }
 }
 
@@ -109,14 +125,18 @@ impl ConsumerContext for Member {
         }
     }
 
-    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
-        let partitions = consumer.assignment().map(|list| sorted(&list)).unwrap_or_default();
-        let (owned, is_new) = (partitions.len(), matches!(rebalance, Rebalance::Assign(_)));
+    /// Follows the assignment by the events. Asking the client for it would block for ever in a client that closes: the
+    /// thread that answers ends once the last partition is given up.
+    fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let is_new = matches!(rebalance, Rebalance::Assign(_));
+        let mut owned = 0;
         // Under the same lock as `retire`.
         let counts = self.assignments.send_if_modified(|assignment| {
             let counts = !self.is_retired();
             if counts {
-                *assignment = Assignment { partitions, is_lost: owned == 0 && !is_new };
+                assignment.follow(rebalance);
+                owned = assignment.partitions.len();
+                assignment.is_lost = owned == 0 && !is_new;
             }
             counts
         });
@@ -145,12 +165,34 @@ pub(crate) fn commit_stored<C: ConsumerContext + 'static>(
     }
 }
 
-fn sorted(list: &TopicPartitionList) -> Vec<(String, i32)> {
-    let mut partitions: Vec<_> = list
-        .elements()
-        .iter()
-        .map(|element| (element.topic().to_owned(), element.partition()))
-        .collect();
-    partitions.sort();
-    partitions
+fn listed(list: &TopicPartitionList) -> impl Iterator<Item = (String, i32)> {
+    let elements = list.elements();
+    let listed: Vec<_> =
+        elements.iter().map(|one| (one.topic().to_owned(), one.partition())).collect();
+    listed.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(partitions: &[i32]) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for partition in partitions {
+            list.add_partition("t", *partition);
+        }
+        list
+    }
+
+    #[test]
+    fn an_assignment_follows_what_each_event_adds_and_removes() {
+        let mut assignment = Assignment::default();
+        assignment.follow(&Rebalance::Assign(&list(&[3, 1])));
+        assignment.follow(&Rebalance::Assign(&list(&[2, 3])));
+        assert_eq!(assignment.of("t"), [1, 2, 3]);
+        assignment.follow(&Rebalance::Revoke(&list(&[3, 1, 9])));
+        assert_eq!(assignment.of("t"), [2]);
+        assignment.follow(&Rebalance::Revoke(&list(&[2])));
+        assert_eq!(assignment, Assignment::default());
+    }
 }
