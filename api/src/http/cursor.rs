@@ -31,7 +31,7 @@ pub(crate) struct PageParams {
     pub(crate) cursor: Option<String>,
 }
 
-/// A position in the list of expired coupons, as clients see it: `milliseconds.coupon`.
+/// A position in the lists of expired and of lapsed coupons, as clients see it: `milliseconds.coupon`.
 pub(crate) struct EndCursor(pub(crate) End);
 
 /// The text is not a cursor.

@@ -7,7 +7,7 @@ use coupon::{
     AcceptAfter, AcceptedClaims, Admission, Claim, ClaimId, ClaimMode, CouponId, Discount,
     DiscountKind, Epoch, QueuedClaim, Template, TemplateId, TemplateState, UserId,
 };
-use devstack::TestServers;
+use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
 use mysql_store::{
     MySqlConnection, connect,
     landing::{self, Attempt, Landing},
@@ -35,7 +35,21 @@ pub(crate) struct Store {
 
 impl Store {
     pub(crate) async fn new(name: &str) -> Self {
-        let url = TestServers::shared().scope(name).endpoints.database_url;
+        Self::at(TestServers::shared().scope(name).endpoints.database_url).await
+    }
+
+    /// Creates a database on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if MySQL
+    /// is not installed.
+    pub(crate) async fn on(flavor: Flavor, name: &str) -> Option<(Self, Option<OwnDatabase>)> {
+        if flavor == Flavor::Mariadb {
+            return Some((Self::new(name).await, None));
+        }
+        let own_name = format!("store-{}-{}", name.replace(' ', "-"), flavor.name());
+        let own = if_installed(OwnDatabase::start(&own_name, flavor, &[]).await, &own_name)?;
+        Some((Self::at(own.url()).await, Some(own)))
+    }
+
+    async fn at(url: String) -> Self {
         migrate::run(&url).await.unwrap();
         let connection = connect::single(&url).await.unwrap();
         Self { url, connection }

@@ -6,6 +6,7 @@ pub(crate) mod clocks;
 pub(crate) mod confirm;
 pub(crate) mod faults;
 pub(crate) mod ledger;
+pub(crate) mod lists;
 pub(crate) mod modes;
 pub(crate) mod moving;
 pub(crate) mod queued;

@@ -1,14 +1,12 @@
 //! "My coupons": list and get.
 
-use std::cmp::Reverse;
-
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{
-    StoreError, connect,
+    connect,
     user_coupon::{self, UserCoupon},
-    user_view::{self, End},
+    user_view::{self, End, Overdue},
 };
 use redis_view::{Cursor, MyCouponsError, PageRequest};
 use serde::Deserialize;
@@ -43,7 +41,7 @@ pub(crate) struct ListParams {
     path = "/v1/me/coupons",
     operation_id = "list_my_coupons",
     tag = "My coupons",
-    summary = "List my coupons, the newest first; expired ones by their end, the latest first",
+    summary = "List my coupons, the newest first; expired and lapsed ones by their end, the latest first",
     security(("token" = [])),
     params(
         ("status" = Option<schemas::CouponStatus>, Query, description = "`unused` if absent."),
@@ -85,11 +83,11 @@ async fn page(
         .map_err(|_| Problem::new(Code::InvalidAfter, "Use the id of a coupon in `after`."))?;
     let page = match status {
         CouponStatus::Unused => usable(app, user, params, after, limit).await,
-        CouponStatus::Used
-        | CouponStatus::Cancelled
-        | CouponStatus::Held
-        | CouponStatus::Lapsed => settled(app, user, status, params, limit).await,
-        CouponStatus::Expired => expired(app, user, params, limit).await,
+        CouponStatus::Used | CouponStatus::Cancelled | CouponStatus::Held => {
+            settled(app, user, status, params, limit).await
+        }
+        CouponStatus::Expired => overdue(app, user, Overdue::Expired, params, limit).await,
+        CouponStatus::Lapsed => overdue(app, user, Overdue::Lapsed, params, limit).await,
     }?;
     let data = coupon_json::shown(&app.templates, page.data).await;
     Ok(Json(Page::new(data, page.next_cursor)))
@@ -128,8 +126,7 @@ async fn usable(
     Ok(Page::new(coupons.collect(), next))
 }
 
-/// Reads coupons of the other statuses, latest claim first. Holds that are over have lapsed, whether or not their rows say
-/// so: those among the next held ones are shown with the lapsed ones.
+/// Reads coupons of the other statuses, latest claim first.
 async fn settled(
     app: &App,
     user: UserId,
@@ -143,24 +140,18 @@ async fn settled(
     let now = app.clock.now();
     let rows = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        let page = user_view::page(&mut connection, user, status, behind, limit + 1);
-        let mut rows = page.await?;
-        if status == CouponStatus::Lapsed {
-            let held = CouponStatus::Held;
-            let held = user_view::page(&mut connection, user, held, behind, limit + 1).await?;
-            rows.extend(held.into_iter().filter(|row| row.valid_until <= now));
-            rows.sort_unstable_by_key(|row| Reverse((row.claimed_at, row.template_id, row.id)));
-        }
-        Ok::<_, StoreError>(rows)
+        user_view::page(&mut connection, user, status, behind, limit + 1).await
     });
     let rows = rows.await?;
     Ok(ended(rows, limit, (status, now), |row| truth::cursor(row).to_string()))
 }
 
-/// Reads coupons whose validity has ended unused, latest end first.
-async fn expired(
+/// Reads coupons whose validity ended unused or whose hold ended unconfirmed, latest end first. They count from their end
+/// on, whether or not their rows say so.
+async fn overdue(
     app: &App,
     user: UserId,
+    list: Overdue,
     params: &ListParams,
     limit: u32,
 ) -> Result<Coupons, Problem> {
@@ -169,10 +160,10 @@ async fn expired(
     let behind = cursor.map(|EndCursor(end)| end);
     let rows = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        user_view::expired_page(&mut connection, user, behind, limit + 1, now).await
+        user_view::overdue_page(&mut connection, user, list, behind, limit + 1, now).await
     });
     let rows = rows.await?;
-    Ok(ended(rows, limit, (CouponStatus::Expired, now), |row| EndCursor(End::of(row)).to_string()))
+    Ok(ended(rows, limit, (list.status(), now), |row| EndCursor(End::of(row)).to_string()))
 }
 
 /// Makes a page of `limit` coupons; an extra row means that there is a next page. Rows that are of another status by now

@@ -29,7 +29,16 @@ pub struct ListPosition {
     pub id: CouponId,
 }
 
-/// A position in the list of ended coupons: the latest end first and, within a millisecond, the highest id.
+/// A list of coupons that ended because their time was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overdue {
+    /// Coupons whose validity ended unused.
+    Expired,
+    /// Coupons whose hold ended unconfirmed.
+    Lapsed,
+}
+
+/// A position in a list of overdue coupons: the latest end first and, within a millisecond, the highest id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
     /// End of the coupon at this position.
@@ -42,6 +51,24 @@ impl ListPosition {
     pub fn of(coupon: &UserCoupon) -> Self {
         let UserCoupon { claimed_at, template_id, id, .. } = *coupon;
         Self { claimed_at, template_id, id }
+    }
+}
+
+impl Overdue {
+    /// Status of these coupons.
+    pub fn status(self) -> CouponStatus {
+        match self {
+            Self::Expired => CouponStatus::Expired,
+            Self::Lapsed => CouponStatus::Lapsed,
+        }
+    }
+
+    /// Stored status of those that are due and not flipped yet.
+    fn before(self) -> CouponStatus {
+        match self {
+            Self::Expired => CouponStatus::Unused,
+            Self::Lapsed => CouponStatus::Held,
+        }
     }
 }
 
@@ -115,16 +142,17 @@ pub async fn page(
     rows.map_err(StoreError::query("read a page of coupons"))
 }
 
-/// Returns the user's coupons whose validity ended unused, flipped or not, after a position, at most `limit`, the
-/// latest end first. Without `behind`, starts at the latest.
+/// Returns the user's overdue coupons, flipped or not, after a position, at most `limit`, the latest end first. Without
+/// `behind`, starts at the latest.
 ///
-/// A row that is due but not flipped yet has its stored status; see [`CouponStatus::at`].
+/// A row that is due but not flipped yet has its stored status; see [`CouponStatus::at`]. A flip keeps its position.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn expired_page(
+pub async fn overdue_page(
     connection: &mut MySqlConnection,
     user: UserId,
+    list: Overdue,
     behind: Option<End>,
     limit: u32,
     now: DateTime<Utc>,
@@ -143,14 +171,14 @@ pub async fn expired_page(
          order by valid_until desc, id desc limit ?",
     );
     // Flipped coupons have ended, whatever the caller's clock says.
-    for (status, ended_by) in [(CouponStatus::Expired, latest()), (CouponStatus::Unused, now)] {
+    for (status, ended_by) in [(list.status(), latest()), (list.before(), now)] {
         let (status, ended_by) = (status.code(), datetime(ended_by));
         query = query.bind(user.0).bind(status).bind(until).bind(behind.id.0);
         query = query.bind(ended_by).bind(limit);
         query = query.bind(user.0).bind(status).bind(until).bind(ended_by).bind(limit);
     }
     let rows = query.bind(limit).fetch_all(connection).await;
-    rows.map_err(StoreError::query("read a page of expired coupons"))
+    rows.map_err(StoreError::query("read a page of overdue coupons"))
 }
 
 /// Returns the rows for a view's rebuild, as of one moment: the user's unused coupons, and all coupons changed since

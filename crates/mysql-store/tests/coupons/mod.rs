@@ -6,5 +6,5 @@ mod redemption;
 pub(crate) mod returns;
 mod status_counts;
 mod user_coupon;
-mod user_view;
+pub(crate) mod user_view;
 mod view_generation;

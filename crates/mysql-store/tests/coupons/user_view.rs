@@ -4,20 +4,39 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, CouponStatus, UserId};
+use devstack::{Flavor, OwnDatabase};
 use mysql_store::{
     MySqlConnection, connect, user_coupon,
     user_coupon::UserCoupon,
-    user_view::{self, End, ListPosition, Walk},
+    user_view::{self, End, ListPosition, Overdue, Walk},
 };
 use sqlx::Row;
 
 use crate::harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now};
 
 /// Owner of a long list.
-const HOT: UserId = UserId(700);
+pub(crate) const HOT: UserId = UserId(700);
 
-/// Number of [`HOT`]'s coupons of each status.
-const OF_EACH: i64 = 4_000;
+/// Number of [`HOT`]'s coupons of each of the [`KINDS`].
+pub(crate) const OF_EACH: i64 = 4_000;
+
+/// What [`HOT`] has: status and end. Those of the last two are due and not flipped yet.
+pub(crate) const KINDS: [(CouponStatus, &str); 7] = [
+    (CouponStatus::Unused, "+ interval 1 day"),
+    (CouponStatus::Used, ""),
+    (CouponStatus::Expired, ""),
+    (CouponStatus::Held, "+ interval 1 day"),
+    (CouponStatus::Lapsed, ""),
+    (CouponStatus::Unused, "- interval 1 day"),
+    (CouponStatus::Held, "- interval 1 day"),
+];
+
+/// Most coupons of a page of a long list.
+pub(crate) const LIMIT: u32 = 20;
+
+/// Most rows that the server reads for a page: those of each part of a statement, of their merge, and of the sort. A page
+/// has at most four parts.
+pub(crate) const READS_MAX: i64 = 12 * LIMIT as i64;
 
 /// Five coupons of the user, by number; the second and third used, the fourth flipped to expired.
 async fn five(name: &str) -> (Store, Vec<CouponId>) {
@@ -39,18 +58,18 @@ async fn five(name: &str) -> (Store, Vec<CouponId>) {
     (store, ids)
 }
 
-/// Inserts coupons of [`HOT`]: [`OF_EACH`] of each status and as many unused ones that are due, ten per millisecond.
-async fn hot(name: &str) -> Store {
-    let mut store = Store::new(name).await;
+/// Inserts coupons of [`HOT`]: [`OF_EACH`] of each of the [`KINDS`], ten per millisecond, of two merchants in turn. `None` if MySQL is not installed;
+/// the second value is a MySQL that ends with it.
+pub(crate) async fn hot(flavor: Flavor, name: &str) -> Option<(Store, Option<OwnDatabase>)> {
+    let (mut store, own) = Store::on(flavor, name).await?;
     let digits = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4 \
                   union all select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
-    for (kind, status, ends) in
-        [(0, 0, "+ interval 1 day"), (1, 1, ""), (2, 2, ""), (3, 0, "- interval 1 day")]
-    {
+    for (kind, (status, ends)) in KINDS.into_iter().enumerate() {
+        let status = status.code();
         let sql = format!(
             "insert into user_coupon (id, template_id, user_id, claim_no, claim_id, merchant_id, status, version, \
              expiry_shard, claimed_at, changed_at, valid_from, valid_until) \
-             select {kind} * 100000 + n, 10 + n % 3, {HOT}, {kind} * 100000 + n, n, 1, {status}, 1, 0, \
+             select {kind} * 100000 + n, 10 + n % 3, {HOT}, {kind} * 100000 + n, n, 1 + n % 2, {status}, 1, 0, \
              at + interval (n div 10) * 1000 microsecond, at, at, at {ends} + interval (n div 10) * 1000 microsecond \
              from (select a.d + 10 * b.d + 100 * c.d + 1000 * e.d as n, \
              cast('{}' as datetime(3)) as at from {digits} a, {digits} b, {digits} c, {digits} e) numbers where n < {OF_EACH}",
@@ -59,11 +78,11 @@ async fn hot(name: &str) -> Store {
         execute(&mut store.connection, &sql).await;
     }
     execute(&mut store.connection, "analyze table user_coupon").await;
-    store
+    Some((store, own))
 }
 
 /// Returns the number of rows and index entries that the server has read for this connection.
-async fn rows_read(connection: &mut MySqlConnection) -> i64 {
+pub(crate) async fn rows_read(connection: &mut MySqlConnection) -> i64 {
     let rows = sqlx::raw_sql("show session status like 'handler_read%'");
     let rows = rows.fetch_all(connection).await.unwrap();
     let value = |row: &sqlx::mysql::MySqlRow| -> i64 {
@@ -145,7 +164,8 @@ async fn expired_page(
     limit: u32,
     at: DateTime<Utc>,
 ) -> Vec<UserCoupon> {
-    user_view::expired_page(connection, USER, behind, limit, at).await.unwrap()
+    let expired = Overdue::Expired;
+    user_view::overdue_page(connection, USER, expired, behind, limit, at).await.unwrap()
 }
 
 fn ids_of(rows: &[UserCoupon]) -> Vec<CouponId> {
@@ -242,18 +262,20 @@ async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_o
     }
 }
 
-/// Counted at the server: a page of sixteen thousand coupons costs as much as one of a hundred, in every list and at
-/// every position. A search for expired coupons among all unused ones would cost more.
-#[tokio::test]
-async fn a_page_reads_a_page_however_long_the_list_is() {
-    const LIMIT: u32 = 20;
-    /// Rows of each part of a statement, of their merge, and of the sort; a page has at most four parts.
-    const READS_MAX: i64 = 12 * LIMIT as i64;
-    let mut store = hot("bounded reads").await;
+testkit::on_each_flavor! {
+    bounded_reads:
+    a_page_reads_a_page_however_long_the_list_is,
+    a_page_on_mysql_reads_a_page_however_long_the_list_is,
+}
+
+/// Counted at the server: a page of twenty-eight thousand coupons costs as much as one of a hundred, in every list and at
+/// every position. A search for overdue coupons among all others would cost more.
+async fn bounded_reads(flavor: Flavor) {
+    let Some((mut store, _own)) = hot(flavor, "bounded reads").await else { return };
     let connection = &mut store.connection;
     let cost = rows_read(connection).await;
     let own = rows_read(connection).await - cost;
-    for status in [CouponStatus::Unused, CouponStatus::Used] {
+    for status in [CouponStatus::Unused, CouponStatus::Used, CouponStatus::Held] {
         let (mut behind, mut walked) = (None, Vec::new());
         loop {
             let before = rows_read(connection).await;
@@ -266,28 +288,35 @@ async fn a_page_reads_a_page_however_long_the_list_is() {
                 break;
             }
         }
-        let of_status = if status == CouponStatus::Unused { 2 * OF_EACH } else { OF_EACH };
+        let of_status = KINDS.iter().filter(|(kind, _)| *kind == status).count() as i64 * OF_EACH;
         assert_eq!(walked.len() as i64, of_status, "{status:?}");
         assert!(walked.is_sorted_by(|left, right| left > right), "{status:?}");
     }
-    let (mut behind, mut walked) = (None, Vec::new());
-    loop {
-        let before = rows_read(connection).await;
-        let rows = user_view::expired_page(connection, HOT, behind, LIMIT, now()).await.unwrap();
-        let read = rows_read(connection).await - before - own;
-        assert!(read <= READS_MAX, "{read} rows for a page of expired ones behind {behind:?}");
-        behind = rows.last().map(End::of);
-        walked.extend(rows.iter().map(|row| (row.valid_until, row.id)));
-        if rows.len() < LIMIT as usize {
-            break;
+    for list in [Overdue::Expired, Overdue::Lapsed] {
+        let (mut behind, mut walked) = (None, Vec::new());
+        loop {
+            let before = rows_read(connection).await;
+            let rows = user_view::overdue_page(connection, HOT, list, behind, LIMIT, now());
+            let rows = rows.await.unwrap();
+            let read = rows_read(connection).await - before - own;
+            assert!(read <= READS_MAX, "{read} rows for a page of {list:?} behind {behind:?}");
+            behind = rows.last().map(End::of);
+            walked.extend(rows.iter().map(|row| (row.valid_until, row.id)));
+            if rows.len() < LIMIT as usize {
+                break;
+            }
         }
+        assert_eq!(walked.len() as i64, 2 * OF_EACH, "{list:?}, flipped or not");
+        assert!(walked.is_sorted_by(|left, right| left > right), "{list:?}");
     }
-    assert_eq!(walked.len() as i64, 2 * OF_EACH, "flipped or not");
-    assert!(walked.is_sorted_by(|left, right| left > right));
 
     // A rebuild notices at once that the list is long, and reads no more than a piece for each piece.
     let before = rows_read(connection).await;
     let few = user_view::rows_of_few(connection, HOT, now(), 100).await.unwrap();
     let read = rows_read(connection).await - before - own;
-    assert!(few.is_none() && read <= 3 * 2 * 101 + 20, "{read} rows to see that there are many");
+    let pieces = CouponStatus::ALL.len() as i64;
+    assert!(
+        few.is_none() && read <= 3 * pieces * 101 + 20,
+        "{read} rows to see that there are many"
+    );
 }
