@@ -25,10 +25,10 @@ pub async fn coupons_of(
     before: Option<CouponId>,
     limit: u32,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    // A user has few rows, the table has many. Without the hint, the order could lead to a scan of the whole table by
-    // its primary key.
+    // The index has the merchant's rows in this order, so a page reads a page. Without the hint, the order could lead to
+    // a scan of the whole table by its primary key.
     sqlx::query_as(
-        "select * from user_coupon force index (ix_user) \
+        "select * from user_coupon force index (ix_user_merchant) \
          where user_id = ? and merchant_id = ? and id < ? order by id desc limit ?",
     )
     .bind(user.0)

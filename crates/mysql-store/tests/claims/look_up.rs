@@ -2,12 +2,16 @@
 
 use chrono::DateTime;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};
+use devstack::Flavor;
 use mysql_store::{
     claim::{self, Fence},
     look_up::{self, ClaimFate},
 };
 
-use crate::harness::{MERCHANT, Store, TEMPLATE, USER, landing, landing_of};
+use crate::{
+    coupons::user_view::{HOT, KINDS, LIMIT, OF_EACH, READS_MAX, hot, rows_read},
+    harness::{MERCHANT, Store, TEMPLATE, USER, landing, landing_of},
+};
 
 async fn ids(
     store: &mut Store,
@@ -39,6 +43,39 @@ async fn a_users_coupons_come_newest_first_in_pages_and_only_the_merchants_own()
     assert_eq!(ids(&mut store, MERCHANT, Some(wanted[2]), 2).await, []);
     assert_eq!(ids(&mut store, MerchantId(MERCHANT.0 + 1), None, 10).await, [elsewhere]);
     assert_eq!(ids(&mut store, MerchantId(MERCHANT.0 + 2), None, 10).await, []);
+}
+
+testkit::on_each_flavor! {
+    bounded_look_ups:
+    a_page_of_what_a_merchant_sees_of_a_user_reads_a_page_however_much_there_is,
+    a_page_on_mysql_of_what_a_merchant_sees_of_a_user_reads_a_page_however_much_there_is,
+}
+
+/// Counted at the server: neither the user's other coupons nor those of other merchants are read, at any position.
+async fn bounded_look_ups(flavor: Flavor) {
+    let Some((mut store, _own)) = hot(flavor, "bounded look ups").await else { return };
+    let connection = &mut store.connection;
+    let cost = rows_read(connection).await;
+    let own = rows_read(connection).await - cost;
+    let of_each = KINDS.len() as i64 * OF_EACH / 2;
+    for (merchant, coupons) in [(1, of_each), (2, of_each), (3, 0)] {
+        let merchant = MerchantId(merchant);
+        let (mut before, mut walked) = (None, Vec::new());
+        loop {
+            let reads = rows_read(connection).await;
+            let rows = look_up::coupons_of(connection, merchant, HOT, before, LIMIT).await.unwrap();
+            let read = rows_read(connection).await - reads - own;
+            assert!(read <= READS_MAX, "{read} rows for a page of {merchant} before {before:?}");
+            assert!(rows.iter().all(|row| row.merchant_id == merchant));
+            before = rows.last().map(|row| row.id);
+            walked.extend(rows.iter().map(|row| row.id));
+            if rows.len() < LIMIT as usize {
+                break;
+            }
+        }
+        assert_eq!(walked.len() as i64, coupons, "of the merchant {merchant}");
+        assert!(walked.is_sorted_by(|left, right| left > right), "the newest first");
+    }
 }
 
 #[tokio::test]
