@@ -37,7 +37,8 @@ pub(crate) struct LockRequest {
     /// The coupon's user. Absent: whoever has it.
     #[schema(value_type = Option<Id>)]
     user_id: Option<String>,
-    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and no space at its
+    /// ends.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
     /// How long from now on, in milliseconds.

@@ -7,7 +7,7 @@
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
-use coupon::{CouponId, UserId, limit, money::Inapplicable};
+use coupon::{CouponId, UserId, limit, money::Inapplicable, text};
 use mysql_store::{
     MySqlConnection, connect, redemption,
     redemption_order::{self, Hold, Order, OrderName},
@@ -41,7 +41,8 @@ pub(crate) struct RedemptionRequest {
     /// The coupon's user.
     #[schema(value_type = Id)]
     user_id: String,
-    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and no space at its
+    /// ends.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }
@@ -217,18 +218,9 @@ impl RedemptionRequest {
     }
 }
 
-/// Checks a text that appears in logs and on paper, where no two that differ may look alike: no control or invisible
-/// characters, and not only spaces.
+/// Checks a text that appears in logs and on paper, where no two that differ may look alike.
 pub(crate) fn order_ref(text: &str) -> Result<&str, Problem> {
-    let chars = text.chars().count();
-    let most = limit::ORDER_REF_CHARS_MAX;
-    let wrong = if text.trim().is_empty() || chars > most {
-        format!("use 1 to {most} characters, not only spaces")
-    } else if let Some(refused) = coupon::text::unseen(text) {
-        format!(
-            "leave {refused} out: it steers text or shows nothing, and two orders would look alike"
-        )
-    } else {
+    let Some(wrong) = text::wrong_reference(text, limit::ORDER_REF_CHARS_MAX) else {
         return Ok(text);
     };
     let problem = Problem::new(Code::InvalidOrderRef, format!("order_ref: {wrong}."));

@@ -54,7 +54,8 @@ use crate::{
     "coupons": ["2123985068924862464", "2123985068924862470"]
 })))]
 pub(crate) struct NewRedemption {
-    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and no space at its
+    /// ends.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
     /// The coupons' user. Absent: whoever has them, but all of them.

@@ -34,7 +34,8 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schema(as = Order, examples(json!({ "order_ref": "order-2041" })))]
 pub(crate) struct OrderRequest {
-    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and not only spaces.
+    /// The shop's name of the order, compared byte by byte. No control or invisible characters, and no space at its
+    /// ends.
     #[schema(min_length = 1, max_length = 64)]
     order_ref: String,
 }
