@@ -11,7 +11,11 @@ use crate::access::REQUEST_ID;
 /// How long a browser caches its permissions: two hours, the most that Chromium keeps.
 const REMEMBERED: Duration = Duration::from_hours(2);
 
-/// Headers of requests that a page may set.
+/// Methods of the routes that take a shopper's token or none. The others are operators', whose key does not belong in a page:
+/// neither `PATCH` and `DELETE` nor `X-Api-Key` and `If-Match` are allowed. What the api serves itself needs no permission.
+const METHODS: [Method; 2] = [Method::GET, Method::POST];
+
+/// Headers that these routes take.
 const REQUEST_HEADERS: [HeaderName; 7] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
@@ -41,7 +45,7 @@ pub(crate) fn layer(origins: &[String]) -> Option<CorsLayer> {
     (!origins.is_empty()).then(|| {
         CorsLayer::new()
             .allow_origin(origins)
-            .allow_methods([Method::GET, Method::POST, Method::PATCH])
+            .allow_methods(METHODS)
             .allow_headers(REQUEST_HEADERS)
             .expose_headers(ANSWER_HEADERS)
             .max_age(REMEMBERED)

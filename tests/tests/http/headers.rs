@@ -1,8 +1,11 @@
 //! Headers of every answer, and cross-origin rules for browsers.
 
+use std::collections::BTreeSet;
+
 use coupon::UserId;
 use pipeline_tests::{World, until};
 use reqwest::Method;
+use serde_json::Value;
 use shopper::{Answer, Api};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,6 +13,9 @@ use tokio::{
 };
 
 const SHOP: &str = "https://shop.example";
+
+/// Headers that every route takes, although the document names them with none.
+const OF_ALL_ROUTES: [&str; 4] = ["authorization", "content-type", "traceparent", "x-request-id"];
 
 async fn preflight(api: &Api, origin: &str) -> Answer {
     let request = api
@@ -75,6 +81,46 @@ async fn pages_of_the_named_origins_may_call_and_of_no_others() {
     for origin in ["https://shop.example.evil", "http://shop.example", "null", "https://evil"] {
         let answer = preflight(api, origin).await;
         assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}: {answer:?}");
+    }
+    world.end().await;
+}
+
+/// Methods and headers of requests, by the document, of all operations that a shopper's page calls: with a token or without
+/// any credential.
+fn taken_from_shoppers(document: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut methods, mut headers) = (BTreeSet::new(), BTreeSet::new());
+    let paths = document["paths"].as_object().unwrap().values();
+    for (method, operation) in paths.flat_map(|path| path.as_object().unwrap()) {
+        let security = operation["security"].as_array();
+        if security.is_some_and(|any| any.iter().all(|one| one.get("token").is_none())) {
+            continue;
+        }
+        methods.insert(method.to_uppercase());
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let of_head = parameters.filter(|parameter| parameter["in"] == "header");
+        headers.extend(of_head.map(|header| header["name"].as_str().unwrap().to_lowercase()));
+    }
+    (methods, headers)
+}
+
+#[tokio::test]
+async fn a_page_may_send_what_the_shoppers_routes_take_and_no_more() {
+    let world =
+        World::start_with("cors of routes", |options| options.with_env("ALLOWED_ORIGINS", SHOP))
+            .await;
+    let api = world.api();
+    let document = api.send(api.anonymous(Method::GET, "/openapi.json")).await.unwrap();
+    let (methods, mut headers) = taken_from_shoppers(&document.json().unwrap());
+    assert!(methods.contains("POST") && headers.contains("idempotency-key"), "{headers:?}");
+    headers.extend(OF_ALL_ROUTES.map(str::to_owned));
+    let answer = preflight(api, SHOP).await;
+    let listed = |name: &str| -> BTreeSet<String> {
+        answer.header(name).unwrap().split(',').map(|one| one.trim().to_owned()).collect()
+    };
+    assert_eq!(listed("access-control-allow-methods"), methods);
+    assert_eq!(listed("access-control-allow-headers"), headers);
+    for operators in ["x-api-key", "if-match"] {
+        assert!(!headers.contains(operators), "{operators} is of no shopper's route");
     }
     world.end().await;
 }
