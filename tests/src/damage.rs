@@ -71,8 +71,8 @@ pub async fn spoil_field(world: &World, user: UserId, field: &str) {
     assert!(answer.starts_with(":0"), "the view had no {field}: {answer}");
 }
 
-/// Sends an inline command; returns `None` if Redis is unreachable.
-async fn send(world: &World, command: &str) -> Option<String> {
+/// Sends an inline command to the view's Redis; returns `None` if that is unreachable.
+pub async fn send(world: &World, command: &str) -> Option<String> {
     let url = &world.scope.endpoints.view_redis_url;
     let mut redis = TcpStream::connect(url.trim_start_matches("redis://")).await.ok()?;
     redis.write_all(format!("{command}\r\n").as_bytes()).await.ok()?;

@@ -4,9 +4,9 @@
 use std::fs;
 
 use coupon::UserId;
-use devstack::{OwnBroker, Process, TestServers};
+use devstack::{OwnBroker, OwnView, PlatformOptions, Process, TestServers};
 use mysql_store::migrate;
-use pipeline_tests::{World, until};
+use pipeline_tests::{World, damage, until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed};
@@ -38,11 +38,15 @@ fn refused(answer: &Answer) -> (u16, String) {
     (answer.status, answer.code().unwrap_or_default())
 }
 
+/// Returns what a process says about itself.
+async fn readyz(process: &Process) -> Option<Value> {
+    let answer = process.answer("/readyz").await?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+}
+
 /// Returns whether a process says that Kafka is up.
 async fn has_kafka(process: &Process) -> Option<bool> {
-    let answer = process.answer("/readyz").await?;
-    let readyz: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
-    readyz.pointer("/parts/kafka/up")?.as_bool()
+    readyz(process).await?.pointer("/parts/kafka/up")?.as_bool()
 }
 
 #[tokio::test]
@@ -90,6 +94,29 @@ async fn kafka_away_shows_in_every_process_and_claims_go_on() {
     let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
     let of_kafka = log.lines().filter(|line| line.contains("kafka at ")).count();
     assert!((2..=4).contains(&of_kafka), "a line at once and one at the end: {log}");
+    world.end().await;
+}
+
+/// Claims need no view, so the api stays ready: no balancer takes it away.
+#[tokio::test]
+async fn a_view_that_stops_evicting_shows_in_the_api_which_stays_ready() {
+    let view = OwnView::start("on-call-view", &[]).await.unwrap();
+    let servers = TestServers::shared().with_view(&view.url());
+    let without_queue = |options| PlatformOptions { queue: false, ..options };
+    let world = World::start_on(&servers, "no eviction", without_queue).await;
+    let api = &world.platform.apis[0];
+    let of_view = async || readyz(api).await.map(|seen| seen["degraded"]["view"].clone());
+    let set = async |policy: &str| {
+        let command = format!("CONFIG SET maxmemory-policy {policy}");
+        assert_eq!(damage::send(&world, &command).await.as_deref(), Some("+OK\r\n"));
+    };
+    until(of_view, |seen| *seen == Some(Value::Null)).await;
+    set("noeviction").await;
+    let seen = until(of_view, |seen| seen.as_ref().is_some_and(Value::is_string)).await.unwrap();
+    assert!(text(&seen).contains("config set maxmemory-policy allkeys-lru"), "{seen}");
+    assert!(api.is_ready().await, "degraded, not unready");
+    set("volatile-lru").await;
+    until(of_view, |seen| *seen == Some(Value::Null)).await;
     world.end().await;
 }
 
