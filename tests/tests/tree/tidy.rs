@@ -55,6 +55,27 @@ fn built_with(package: &Package) -> BTreeSet<&str> {
     normal.map(|on| on.name.as_str()).collect()
 }
 
+/// The version in the name of the image is the one that rustup takes there. `rust-toolchain.toml` may say `stable`, whose
+/// version changes by itself, only because the image names its own.
+#[test]
+fn the_image_builds_with_the_toolchain_of_its_name() {
+    let dockerfile = fs::read_to_string(project_root().join("ops/Dockerfile")).unwrap();
+    let named = |key: &str| -> Vec<&str> {
+        let values = dockerfile.lines().filter_map(|line| line.strip_prefix(key));
+        values.map(|value| value.split(['-', '@', ' ']).next().unwrap()).collect()
+    };
+    let [image] = named("FROM rust:")[..] else { panic!("one image with Rust") };
+    assert_eq!(named("ENV RUSTUP_TOOLCHAIN="), [image], "ops/Dockerfile names two versions");
+    let toolchain = fs::read_to_string(project_root().join("rust-toolchain.toml")).unwrap();
+    let channel = toolchain.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap();
+    let channel = channel.trim_matches('"');
+    assert!(["stable", image].contains(&channel), "rust-toolchain.toml: {channel}, not {image}");
+    for package in packages() {
+        let oldest = package.rust_version.as_ref().unwrap();
+        assert!(*oldest <= image.parse().unwrap(), "{} needs Rust {oldest}", package.name);
+    }
+}
+
 #[test]
 fn each_medium_is_used_by_its_crates_only() {
     for package in packages() {
