@@ -1,4 +1,5 @@
-//! One user who reads a list without results over many connections: everybody else is answered meanwhile.
+//! One user who reads a list without results over many connections: everybody else is answered meanwhile, since such a
+//! read costs MySQL next to nothing.
 
 use std::{
     ops::Range,
@@ -7,7 +8,9 @@ use std::{
 };
 
 use coupon::UserId;
+use devstack::{Endpoints, Flavor, OwnDatabase, PlatformOptions, TestServers};
 use futures::future::join_all;
+use mysql_store::verify;
 use pipeline_tests::World;
 use reqwest::Method;
 use shopper::CouponQuery;
@@ -19,6 +22,9 @@ const CONNECTIONS: usize = 32;
 
 /// Coupons of that user, none of which has ended.
 const COUPONS: i64 = 20_000;
+
+/// Most rows of coupons that a request reads, on average: many times what it needs, and few beside [`COUPONS`].
+const ROWS_A_REQUEST_MAX: i64 = 100;
 
 /// Templates that an operator creates meanwhile.
 const OPERATORS_CALLS: i64 = 10;
@@ -61,9 +67,21 @@ async fn beside(
     (took, asked.iter().sum())
 }
 
+/// Returns how many rows of coupons the server has read since its start.
+async fn rows_read(world: &World) -> i64 {
+    let sql = "select cast(ifnull(sum(rows_read), 0) as signed) from information_schema.table_statistics \
+               where table_schema = database() and table_name = 'user_coupon'";
+    verify::number(&mut world.mysql().await, sql).await.unwrap()
+}
+
+/// On a server of its own, which counts rows by table.
 #[tokio::test]
 async fn who_reads_over_thirty_two_connections_takes_neither_lists_nor_operators_from_others() {
-    let world = World::start_with("crowded", |options| {
+    let own = OwnDatabase::start("crowded", Flavor::Mariadb, &["--userstat=ON"]).await.unwrap();
+    let shared = TestServers::shared().endpoints().clone();
+    let servers = TestServers::at(Endpoints { database_url: own.url(), ..shared });
+    let world = World::start_on(&servers, "crowded", |options| {
+        let options = PlatformOptions { queue: false, ..options };
         options.with_env("READS_PER_USER_MINUTE", "0").with_env("READS_PER_USER_SECOND", "0")
     })
     .await;
@@ -96,15 +114,20 @@ async fn who_reads_over_thirty_two_connections_takes_neither_lists_nor_operators
             assert_eq!(api.stock(template).await.unwrap().total, stock);
         }
     };
+    let before = rows_read(&world).await;
+    let lists = others.end - others.start;
     let (crowded, reads) = beside(&world, others, read, operator).await;
+    let rows = rows_read(&world).await - before;
     // A duration says nothing of a machine that does other things too; a ratio says how much the crowd takes.
     let ratio = |one: Duration, other: Duration| one.as_secs_f64() / other.as_secs_f64();
     println!(
         "others' cold lists: p99 {alone:?} alone, {beside_nothing:?} beside {calls} calls for nothing, {crowded:?} beside \
-         {reads} reads of the crowd: {:.1} times alone, {:.1} times beside nothing",
+         {reads} reads of the crowd: {:.1} times alone, {:.1} times beside nothing; {rows} rows read",
         ratio(crowded, alone),
         ratio(crowded, beside_nothing)
     );
     assert!(answered.into_inner() > 0, "the load met nobody");
+    let most = ROWS_A_REQUEST_MAX * (i64::from(reads) + lists);
+    assert!((1..=most).contains(&rows), "{rows} rows for {reads} reads and {lists} lists");
     world.end().await;
 }
