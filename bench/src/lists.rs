@@ -16,7 +16,6 @@ use coupon::{TemplateId, UserId, limit::QUANTITY_MAX};
 use serde::Serialize;
 use shopper::{Api, CouponQuery, Crowd, Latency, NewTemplate, Shopper, Wish};
 use tokio::{task::JoinSet, time::Instant};
-use verifier::at_rest;
 
 use crate::{bare::Bare, stage::Stage};
 
@@ -32,8 +31,8 @@ const CONNECTIONS: usize = 64;
 const TURN: Duration = Duration::from_secs(3);
 /// How long a claim is retried.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the platform may take to come to rest before the measurement.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// How long a view may take to be rebuilt.
+const REBUILD_MAX: Duration = Duration::from_secs(60);
 /// Two users whose pages are timed, and their numbers of coupons: a typical list, and one that is unreasonably long but
 /// allowed.
 const SHORT: (UserId, u32) = (UserId(3_000_000), 10);
@@ -75,7 +74,7 @@ pub async fn measure(stage: &Stage) -> Result<Lists> {
     let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
     let run = crowd.run((FIRST_USER..FIRST_USER + USERS).map(wish).collect()).await?;
     ensure!(run.given_up == 0, "{} claims without an answer", run.given_up);
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let ours = Arc::new(Ours::of(&stage.api)?);
     once_each(&ours).await?;
     stage.sources.view.drop_all().await?;
@@ -161,7 +160,7 @@ pub async fn time_pages(stage: &Stage) -> Result<Pages> {
     for (user, coupons) in [SHORT, LONG] {
         give(stage, template, user, coupons).await?;
     }
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let (short, long) = (stage.api.shopper(SHORT.0)?, stage.api.shopper(LONG.0)?);
     let short_list = time_list(stage, &short, SHORT.1).await?;
     let before = api_peak_mib(stage)?;
@@ -270,7 +269,7 @@ async fn until_rebuilt(stage: &Stage, before: f64) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    tokio::time::timeout(SETTLE_MAX, look).await.context("a view is not rebuilt")?
+    tokio::time::timeout(REBUILD_MAX, look).await.context("a view is not rebuilt")?
 }
 
 /// Number of views that the api has rebuilt completely.

@@ -1,11 +1,13 @@
 //! Output of every bench: the machine, then a row per figure, and the same figures as JSON.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
+#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::ExitCode};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 use shopper::Latency;
+use verifier::Report;
 
 use crate::{hardware::Hardware, stage::BareServers};
 
@@ -48,4 +50,26 @@ pub fn write_json(file: Option<&Path>, figures: &impl Serialize) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
     let json = serde_json::to_string_pretty(figures)? + "\n";
     fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Prints the invariants and writes the figures to `file`, if given.
+///
+/// # Errors
+/// An invariant is broken, or the file cannot be written.
+pub fn conclude(file: Option<&Path>, figures: &impl Serialize, invariants: &Report) -> Result<()> {
+    println!("\n{invariants}");
+    write_json(file, figures)?;
+    ensure!(invariants.holds(), "an invariant is broken");
+    Ok(())
+}
+
+/// Ends the bench `name`: prints its error, if it has one.
+pub fn exit_code(name: &str, done: Result<()>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,11 +1,9 @@
 //! `claims`: what a claim costs, process by process, and how fast claims are landed and refused. Exit code 1: something failed,
 //! or an invariant is broken afterwards.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench::{
     claims::{
         arrivals, hot,
@@ -13,16 +11,12 @@ use bench::{
         thin,
     },
     cpu::{CROWD, Cpu},
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::{BareServers, Stage},
 };
 use clap::{Parser, Subcommand};
 use runtime::Clock;
 use serde::Serialize;
-use verifier::{at_rest, verify};
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Claims whose rate and CPU time are measured, each of a user of its own.
 const CLAIMS: i64 = 120_000;
@@ -88,13 +82,7 @@ async fn main() -> ExitCode {
         Some(Command::Bare(options)) => refusals::serve(options).await,
         None => run(json).await,
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("claims: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("claims", done)
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
@@ -126,9 +114,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         &format!("{refused_per_s:.0}/s, {refusal_over_bare:.2} of a bare route"),
     );
 
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{invariants}");
+    let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     ground.end().await?;
     let figures = Figures {
@@ -145,9 +131,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         bare_per_s,
         refusal_over_bare,
     };
-    write_json(json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(json.as_deref(), &figures, &invariants)
 }
 
 /// Thin transactions per second by one connection, and by as many as are best.
@@ -168,10 +152,10 @@ async fn landed(
     stage: &mut Stage,
 ) -> Result<(hot::Hot, BTreeMap<String, f64>)> {
     let template = hot::warm_up(stage, None, CLAIMS).await?;
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let before = Cpu::read(ground, stage)?;
     let hot = hot::sell(stage, template, CLAIMS).await?;
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let after = Cpu::read(ground, stage)?;
     Ok((hot, after.per_claim(&before, CLAIMS)))
 }
@@ -179,7 +163,7 @@ async fn landed(
 async fn at_load(stage: &Stage, of_capacity: f64, capacity: f64) -> Result<Load> {
     let claims_per_s = of_capacity * capacity;
     let answered = arrivals::at_rate(stage, claims_per_s, AT_EACH).await?;
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let [p50_ms, p99_ms, p999_ms, max_ms] = [0.5, 0.99, 0.999, 1.0].map(|part| answered.ms(part));
     let name = format!("answered at {:.0} %", of_capacity * 100.0);
     let times = format!("p50 {p50_ms:.1}, p99 {p99_ms:.1}, p99.9 {p999_ms:.1}, max {max_ms:.1} ms");

@@ -1,7 +1,6 @@
 //! `expiry`: a million coupons that end in the same second, alone and next to claims; lone
 //! deadlines; millions of waiting coupons. Exit code 1: something failed, or a coupon ended
 //! wrongly.
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -9,13 +8,12 @@ use anyhow::{Result, ensure};
 use bench::{
     claims::hot,
     lone, pending,
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, exit_code, quantiles, row, write_json},
     stage::{BareServers, Stage},
     storm::{self, Claimed, Claims},
 };
 use clap::Parser;
 use coupon::UserId;
-use devstack::Options;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use mysql_store::{connect, verify::bad_ends};
 use serde::Serialize;
@@ -89,23 +87,11 @@ struct Waiting {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("expiry: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// MySQL's memory as in ops/mysql.cnf: a million coupons with their indexes fit in.
-fn as_installed() -> Options {
-    let memory = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
-    Options { database_arguments: memory.map(str::to_owned).to_vec(), ..Options::default() }
+    exit_code("expiry", run(Cli::parse()).await)
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let mut ground = BareServers::start_with(&as_installed()).await?;
+    let mut ground = BareServers::start_as_installed().await?;
     let machine = report::machine(&ground)?;
     let ceiling_url = ground.servers.endpoints().url_of_database("ceiling");
     let ceiling_per_s = storm::ceiling(&ceiling_url, cli.coupons).await?;

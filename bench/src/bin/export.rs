@@ -1,13 +1,12 @@
 //! `export`: rows per second of a template's coupons over HTTP, as CSV and as NDJSON, beside the same reads without HTTP in
 //! the same run; and the api's memory. Exit code 1: something failed.
-#![expect(clippy::print_stderr, reason = "a command fails on standard error")]
 
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, Result};
 use bench::{
     export::{self, ROWS},
-    report::{self, Machine, row, write_json},
+    report::{self, Machine, exit_code, row, write_json},
     stage::{BareServers, Stage},
 };
 use clap::Parser;
@@ -39,13 +38,7 @@ struct Figures {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("export: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("export", run(Cli::parse()).await)
 }
 
 async fn run(cli: Cli) -> Result<()> {

@@ -1,7 +1,5 @@
 //! `grants`: how many users a job of grants serves each second, and how long a user's own claim takes meanwhile. Exit code
 //! 1: something failed, or an invariant is broken afterwards.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 use std::{
     path::PathBuf,
@@ -11,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use bench::{
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::{BareServers, Stage},
 };
 use chrono::TimeDelta;
@@ -21,10 +19,6 @@ use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 use shopper::{Latency, NewTemplate};
-use verifier::{at_rest, verify};
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Users of the job.
 const USERS: i64 = 10_000;
@@ -59,13 +53,7 @@ struct Figures {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse().json).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("grants: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("grants", run(Cli::parse().json).await)
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
@@ -98,9 +86,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("granted", &format!("{USERS} users in {seconds:.2} s, {users_per_s:.0}/s"));
     row("a claim, alone", &quantiles(&alone));
     row("a claim, beside the job", &quantiles(&beside));
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{invariants}");
+    let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     ground.end().await?;
     let figures = Figures {
@@ -113,9 +99,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         claim_beside_p50_ms: beside.ms(0.5),
         claim_beside_p99_ms: beside.ms(0.99),
     };
-    write_json(json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(json.as_deref(), &figures, &invariants)
 }
 
 /// A user claims; returns how long the answer took.

@@ -1,31 +1,24 @@
 //! `holds`: coupons whose holds end in the same second, beside claims; a lone lapse until its unit has a new owner; payments;
 //! the rebuild of a gate with many users; landings of held coupons beside others. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench::{
     claims::hot,
     holds,
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::{BareServers, Stage},
     storm::Claims,
 };
 use chrono::TimeDelta;
 use clap::Parser;
-use devstack::Options;
 use serde::Serialize;
 use shopper::Latency;
-use verifier::{at_rest, verify};
 
 /// How long claims alone are measured, once before the storm and once after it.
 const BASELINE: Duration = Duration::from_secs(30);
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(600);
 
 /// The first user of the storms; smaller ids belong to what goes before.
 const FIRST: i64 = 10_000_000;
@@ -72,23 +65,11 @@ struct Figures {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("holds: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// MySQL's memory as in ops/mysql.cnf.
-fn as_installed() -> Options {
-    let memory = ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
-    Options { database_arguments: memory.map(str::to_owned).to_vec(), ..Options::default() }
+    exit_code("holds", run(Cli::parse()).await)
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let ground = BareServers::start_with(&as_installed()).await?;
+    let ground = BareServers::start_as_installed().await?;
     let machine = report::machine(&ground)?;
     let mut stage = ground.platform().await?;
     let (landed_per_s, landed_held_per_s) = landings(&stage).await?;
@@ -110,9 +91,7 @@ async fn run(cli: Cli) -> Result<()> {
     row("claims beside lapses", &quantiles(&claims));
     say("  the lapses", &beside);
 
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{invariants}");
+    let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     ground.end().await?;
     let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
@@ -139,9 +118,7 @@ async fn run(cli: Cli) -> Result<()> {
         claims_p99_ratio: p99_beside / p99,
     };
     row("  p99, over p99 alone", &format!("{:.2}", figures.claims_p99_ratio));
-    write_json(cli.json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(cli.json.as_deref(), &figures, &invariants)
 }
 
 /// Landings per second without and with holds. In the order plain, held, held, plain, since a machine changes with time.
@@ -150,7 +127,7 @@ async fn landings(stage: &Stage) -> Result<(f64, f64)> {
     let mut rates = [0.0; 4];
     for (rate, hold) in rates.iter_mut().zip([None, hold, hold, None]) {
         *rate = hot::measure_held(stage, hold).await?.landed_per_s;
-        at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+        stage.at_rest().await?;
     }
     let [plain, held] = [(rates[0] + rates[3]) / 2.0, (rates[1] + rates[2]) / 2.0];
     row("claims landed", &format!("{plain:.0}/s over HTTP"));

@@ -1,25 +1,19 @@
 //! `queued`: queued claims beside direct ones, on the same platform in the same run. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench::{
     claims::hot,
     queued::{accept, backlog, relay, waiting},
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::{BareServers, Stage},
 };
 use clap::Parser;
 use devstack::OwnView;
 use serde::Serialize;
 use shopper::Latency;
-use verifier::{at_rest, verify};
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Measures accepted and landed claims per second, the time of a 202 at half load, a backlog's drain and its estimates,
 /// the relay by its workers, and the memory of waiting clients.
@@ -65,13 +59,7 @@ struct RelayFigures {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse().json).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("queued: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("queued", run(Cli::parse().json).await)
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
@@ -80,7 +68,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     let mut stage = ground.platform().await?;
     let direct = hot::measure(&stage).await?.landed_per_s;
     row("direct claims landed", &format!("{direct:.0}/s over HTTP, one template"));
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let accepted = accept::measure(&stage).await?;
     let (over, behind) = (accepted.per_s / direct, accepted.landed_per_s / direct);
     row("queued claims accepted", &format!("{:.0}/s, {over:.2} × direct", accepted.per_s));
@@ -89,7 +77,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
 
     let half = accepted.per_s / 2.0;
     let [gate, topic, replica] = answered(&ground, &stage, half).await?;
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let drained = backlog::measure(&mut stage).await?;
     let per_s = drained.per_s;
     row("a backlog drains", &format!("{} claims at {per_s:.0}/s", drained.claims));
@@ -110,9 +98,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
             waiting.clients
         ),
     );
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{invariants}");
+    let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     ground.end().await?;
 
@@ -138,9 +124,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         api_waiting_mib: while_waiting,
         api_peak_mib: peak,
     };
-    write_json(json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(json.as_deref(), &figures, &invariants)
 }
 
 /// The times of a 202 at a steady rate: after the gate, the topic, and a replica that is there for that part only.
@@ -158,7 +142,7 @@ async fn answered(ground: &BareServers, stage: &Stage, per_s: f64) -> Result<[La
 }
 
 async fn accept_at(stage: &Stage, after: &'static str, per_s: f64) -> Result<Latency> {
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let answered = accept::at_rate(stage, after, per_s).await?;
     row(&format!("202 after the {after}, half load"), &quantiles(&answered));
     Ok(answered)

@@ -1,23 +1,17 @@
 //! `redeem`: redemptions per second beside claims per second, on the same platform in the same run. Exit code 1: something
 //! failed, or an invariant is broken afterwards.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench::{
     claims::hot,
     redeem,
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::BareServers,
 };
 use clap::Parser;
 use serde::Serialize;
-use verifier::{at_rest, verify};
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Measures landed claims per second, and redemptions per second: one transaction each, with its audit line.
 #[derive(Parser)]
@@ -43,13 +37,7 @@ struct Figures {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("redeem: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("redeem", run(Cli::parse()).await)
 }
 
 async fn run(cli: Cli) -> Result<()> {
@@ -58,16 +46,14 @@ async fn run(cli: Cli) -> Result<()> {
     let mut stage = ground.platform().await?;
     let landed_per_s = hot::measure(&stage).await?.landed_per_s;
     row("claims landed, one template", &format!("{landed_per_s:.0}/s over HTTP"));
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let redeemed = redeem::measure(&stage).await?;
     let ratio = redeemed.per_s / landed_per_s;
     let figure = format!("{:.0}/s over HTTP, {ratio:.2} of the claims", redeemed.per_s);
     row("redemptions, one coupon each", &figure);
     row("  answered", &quantiles(&redeemed.answered));
     row("  answered, at half of the rate", &quantiles(&redeemed.at_half));
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{invariants}");
+    let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     ground.end().await?;
 
@@ -81,7 +67,5 @@ async fn run(cli: Cli) -> Result<()> {
         redeemed_at_half_p50_ms: redeemed.at_half.ms(0.5),
         redeemed_at_half_p99_ms: redeemed.at_half.ms(0.99),
     };
-    write_json(cli.json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(cli.json.as_deref(), &figures, &invariants)
 }

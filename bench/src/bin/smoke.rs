@@ -1,24 +1,18 @@
 //! `smoke`: the most important figures, in a minute. Exit code 1: something failed, or an invariant is broken
 //! afterwards.
-#![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench::{
     claims::{hot, thin},
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::BareServers,
     tailer, visible,
 };
 use clap::Parser;
 use runtime::Clock;
 use serde::Serialize;
-use verifier::{at_rest, verify};
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Measures landed claims per second next to thin transactions, commit to visible, and the tailer's rows per second.
 #[derive(Parser)]
@@ -45,13 +39,7 @@ struct Figures {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("smoke: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("smoke", run(Cli::parse()).await)
 }
 
 async fn run(cli: Cli) -> Result<()> {
@@ -69,11 +57,9 @@ async fn run(cli: Cli) -> Result<()> {
     row("  answered", &quantiles(&hot.run.answered));
     let visible = visible::measure(&stage, hot.landed_per_s / 2.0).await?;
     row("201 to visible, half load", &quantiles(&visible));
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
+    let invariants = stage.verify().await?;
     let tailer_rows_per_s = tailer::rows_per_second(&mut stage).await?;
     row("tailer into Kafka", &format!("{tailer_rows_per_s:.0} rows/s, a backlog of bulk rows"));
-    println!("\n{invariants}");
     stage.platform.stop().await?;
     ground.end().await?;
 
@@ -88,7 +74,5 @@ async fn run(cli: Cli) -> Result<()> {
         visible_p99_ms: visible.ms(0.99),
         tailer_rows_per_s,
     };
-    write_json(cli.json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(cli.json.as_deref(), &figures, &invariants)
 }

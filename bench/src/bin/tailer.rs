@@ -1,7 +1,6 @@
 //! `tailer`: the tailer on backlogs of a million bulk rows, of single-row transactions and of mixed updates, and when
 //! idle, next to its peers and the libraries below it. Exit code 1: something failed.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
@@ -16,7 +15,7 @@ use bench::{
         load::{Load, Part},
         peers::Site,
     },
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, exit_code, quantiles, row, write_json},
     stage::BareServers,
 };
 use clap::Parser;
@@ -89,13 +88,7 @@ struct Quantiles {
 // One thread: child processes are tied to the thread that starts them.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    match run(Cli::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tailer: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("tailer", run(Cli::parse()).await)
 }
 
 /// State shared by all parts.

@@ -1,26 +1,21 @@
 //! `view`: how soon a coupon is visible, lists per second, how fast lost views are rebuilt, and page latency of a very
 //! long list. Exit code 1: something failed, or an invariant is broken afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
-#![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench::{
     bare,
     claims::hot,
     lists::{self, List, ListFigures, Pages},
-    report::{self, Machine, quantiles, row, write_json},
+    report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::{BareServers, Stage},
     visible,
 };
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 use shopper::Latency;
-use verifier::{at_rest, verify};
-
-/// How long the platform may take to come to rest.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
 
 /// Measures commit to visible at a quarter and half of capacity, lists next to a bare route, rebuilds per second, and
 /// pages of ten thousand coupons next to those of ten.
@@ -74,13 +69,7 @@ async fn main() -> ExitCode {
         Some(Part::Bare(options)) => bare::serve(options).await,
         None => run(cli.json).await,
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("view: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("view", done)
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
@@ -98,9 +87,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("views rebuilt", &format!("{:.0}/s", lists.rebuilds_per_s));
     let pages = lists::time_pages(&stage).await?;
     say_pages(&pages);
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
-    let invariants = verify(&stage.sources, None, stage.clock.now()).await?;
-    println!("\n{invariants}");
+    let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     ground.end().await?;
 
@@ -125,9 +112,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         api_peak_before_rebuilds_mib: pages.api_peak_mib[0],
         api_peak_mib: pages.api_peak_mib[1],
     };
-    write_json(json.as_deref(), &figures)?;
-    ensure!(invariants.holds(), "an invariant is broken");
-    Ok(())
+    conclude(json.as_deref(), &figures, &invariants)
 }
 
 fn say_pages(pages: &Pages) {
@@ -144,7 +129,7 @@ fn say_pages(pages: &Pages) {
 
 /// Starts when the platform is at rest, so that no backlog of the previous figure is measured.
 async fn visible_at(stage: &Stage, share: &str, claims_per_s: f64) -> Result<Latency> {
-    at_rest(&stage.sources, &stage.clock, SETTLE_MAX).await?;
+    stage.at_rest().await?;
     let visible = visible::measure(stage, claims_per_s).await?;
     row(&format!("201 to visible, {share} load"), &quantiles(&visible));
     Ok(visible)
