@@ -78,11 +78,11 @@ pub enum Bug {
     WriteAgainUnconditional,
     /// Only the hash carries the rebuild's nonce.
     NonceInHashOnly,
-    /// `view_begin.lua` keeps existing keys.
+    /// `view/begin.lua` keeps existing keys.
     BeginKeepsKeys,
     /// A coupon that leaves the list is also removed from the hash.
     NoTombstone,
-    /// `view_complete.lua` does not compare the nonce.
+    /// `view/complete.lua` does not compare the nonce.
     CompleteWithoutNonce,
     /// The consumer skips a loading view.
     LoadingSkipped,

@@ -1,4 +1,4 @@
-//! A user's entry in the layout of `lua/includes/entry.lua`: written here when a gate is loaded from MySQL, read here
+//! A user's entry in the layout of `lua/gate/includes/entry.lua`: written here when a gate is loaded from MySQL, read here
 //! by the verifier.
 
 use coupon::{ClaimId, PayloadHash};

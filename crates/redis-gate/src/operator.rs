@@ -116,7 +116,7 @@ impl Gate {
     }
 }
 
-/// Adds what a user gets back, as `lua/includes/returned.lua` takes it.
+/// Adds what a user gets back, as `lua/gate/includes/returned.lua` takes it.
 pub(crate) fn add_returned(call: &mut ScriptInvocation<'_>, returned: &Returned) {
     let lapses = match returned.lapses {
         Lapses::Add(0) => String::new(),

@@ -3,10 +3,10 @@
 use redis::Script;
 
 /// The layout of an entry, shared by the scripts that read or write one.
-const ENTRY: &str = include_str!("../../../lua/includes/entry.lua");
+const ENTRY: &str = include_str!("../../../lua/gate/includes/entry.lua");
 
-/// What users get back, shared by the scripts that apply returns.
-const RETURNED: &str = include_str!("../../../lua/includes/returned.lua");
+/// How a return frees numbers and counts lapses, shared by the scripts that apply returns.
+const RETURNED: &str = include_str!("../../../lua/gate/includes/returned.lua");
 
 pub(crate) struct Scripts {
     pub(crate) claim: Script,
@@ -30,22 +30,22 @@ pub(crate) struct Scripts {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            claim: script(include_str!("../../../lua/claim.lua")),
-            settle: script(include_str!("../../../lua/settle.lua")),
-            release: script(include_str!("../../../lua/release.lua")),
-            published: script(include_str!("../../../lua/published.lua")),
-            relayed: script(include_str!("../../../lua/relayed.lua")),
-            make_group: script(include_str!("../../../lua/make_group.lua")),
-            begin: script(include_str!("../../../lua/begin.lua")),
-            load: script(include_str!("../../../lua/load.lua")),
-            load_rejected: script(include_str!("../../../lua/load_rejected.lua")),
-            load_returned: script(include_str!("../../../lua/load_returned.lua")),
-            open: script(include_str!("../../../lua/open.lua")),
-            apply_movement: script(include_str!("../../../lua/move.lua")),
-            set_state: script(include_str!("../../../lua/set_state.lua")),
-            mark_unreadable: script(include_str!("../../../lua/mark_unreadable.lua")),
-            unload: script(include_str!("../../../lua/unload.lua")),
-            remove_stale: script(include_str!("../../../lua/remove_stale.lua")),
+            claim: script(include_str!("../../../lua/gate/claim.lua")),
+            settle: script(include_str!("../../../lua/gate/settle.lua")),
+            release: script(include_str!("../../../lua/gate/release.lua")),
+            published: script(include_str!("../../../lua/outbox/published.lua")),
+            relayed: script(include_str!("../../../lua/outbox/relayed.lua")),
+            make_group: script(include_str!("../../../lua/outbox/make_group.lua")),
+            begin: script(include_str!("../../../lua/gate/begin.lua")),
+            load: script(include_str!("../../../lua/gate/load.lua")),
+            load_rejected: script(include_str!("../../../lua/gate/load_rejected.lua")),
+            load_returned: script(include_str!("../../../lua/gate/load_returned.lua")),
+            open: script(include_str!("../../../lua/gate/open.lua")),
+            apply_movement: script(include_str!("../../../lua/gate/move.lua")),
+            set_state: script(include_str!("../../../lua/gate/set_state.lua")),
+            mark_unreadable: script(include_str!("../../../lua/gate/mark_unreadable.lua")),
+            unload: script(include_str!("../../../lua/gate/unload.lua")),
+            remove_stale: script(include_str!("../../../lua/gate/remove_stale.lua")),
         }
     }
 }

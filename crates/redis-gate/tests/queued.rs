@@ -36,7 +36,7 @@ async fn a_queued_claim_takes_what_an_admission_takes_and_is_not_in_flight() {
     assert_eq!(found, Some(flight));
 }
 
-/// The layout is a contract with every version that shares the gate: `lua/includes/entry.lua`.
+/// The layout is a contract with every version that shares the gate: `lua/gate/includes/entry.lua`.
 #[tokio::test]
 async fn a_queued_request_has_a_state_of_its_own_in_the_entry() {
     let gate = TestGate::open("queued bytes", queued_facts()).await;

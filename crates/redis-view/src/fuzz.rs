@@ -5,7 +5,7 @@ use coupon::CouponStatus;
 
 use crate::{Change, entry, keys, page};
 
-/// Checks an answer of `view_page.lua` after its code, one line per part: score and member of the next page's position,
+/// Checks an answer of `view/page.lua` after its code, one line per part: score and member of the next page's position,
 /// empty if there is none, then pairs of a coupon's id and entry. Each coupon must stay the same when written and read
 /// again.
 pub fn view_page(data: &[u8]) {

@@ -26,7 +26,7 @@ impl View {
             let warm = self.apply(&mut after, change);
             after.applied = warm.then_some(change);
             after.offset += u8::from(!warm);
-            next.push((step(CONSUMER, "view_apply_change.lua; skips a cold view"), after));
+            next.push((step(CONSUMER, "view/apply_change.lua; skips a cold view"), after));
             self.put_aside(state, change, next);
         }
         self.replay(state, next);
@@ -77,7 +77,7 @@ impl View {
             Zombie::Applies => {
                 let warm = self.apply(&mut after, change);
                 after.zombie = warm.then_some((change, Zombie::ReadsBack));
-                next.push((step(ZOMBIE, "view_apply_change.lua"), after));
+                next.push((step(ZOMBIE, "view/apply_change.lua"), after));
             }
             Zombie::ReadsBack => {
                 self.read_back(&mut after.keys, change);

@@ -40,11 +40,11 @@ pub enum Phase {
     Complete,
 }
 
-/// State of the view according to both keys; see `lua/includes/view_state.lua`.
+/// State of the view according to both keys; see `lua/view/includes/state.lua`.
 pub type ViewState = Option<(Phase, Token)>;
 
 impl Keys {
-    /// `view_state.lua`; `None`: the view is cold.
+    /// `view/state.lua`; `None`: the view is cold.
     pub fn state(&self, bug: Option<Bug>) -> ViewState {
         let hash = self.coupons?;
         let token = hash.token.filter(|(generation, _)| *generation == self.generation)?;
@@ -58,7 +58,7 @@ impl Keys {
         matches!(self.state(bug), Some((Phase::Complete, _)))
     }
 
-    /// `view_begin.lua`. Since time is not modelled, any running rebuild counts as timed out.
+    /// `view/begin.lua`. Since time is not modelled, any running rebuild counts as timed out.
     pub fn begin(&mut self, nonce: u8, bug: Option<Bug>) {
         let token = Some((self.generation, nonce));
         let kept = *self;
@@ -73,7 +73,7 @@ impl Keys {
         };
     }
 
-    /// `view_load.lua` for one row; `false`: this rebuild does not own the view any more.
+    /// `view/load.lua` for one row; `false`: this rebuild does not own the view any more.
     pub fn load(&mut self, nonce: u8, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
         if !self.is_loading(nonce, bug) {
             return false;
@@ -82,7 +82,7 @@ impl Keys {
         true
     }
 
-    /// `view_complete.lua`; `false`: this rebuild does not own the view any more.
+    /// `view/complete.lua`; `false`: this rebuild does not own the view any more.
     pub fn complete(&mut self, nonce: u8, bug: Option<Bug>) -> bool {
         let any = bug == Some(Bug::CompleteWithoutNonce)
             && matches!(self.state(bug), Some((Phase::Loading, _)));
@@ -101,7 +101,7 @@ impl Keys {
         self.state(bug) == Some((Phase::Loading, (self.generation, nonce)))
     }
 
-    /// `view_apply_change.lua` for one change; `false`: the view is cold.
+    /// `view/apply_change.lua` for one change; `false`: the view is cold.
     pub fn apply(&mut self, coupon: u8, version: u8, bug: Option<Bug>) -> bool {
         let loading_skipped = bug == Some(Bug::LoadingSkipped);
         match self.state(bug) {
@@ -114,7 +114,7 @@ impl Keys {
         }
     }
 
-    /// The read after the write, and `view_write_again.lua` if the member is missing.
+    /// The read after the write, and `view/write_again.lua` if the member is missing.
     pub fn read_back(&mut self, coupon: u8, version: u8, bug: Option<Bug>) {
         let at = usize::from(coupon);
         if !is_unused(version) || self.list.is_some_and(|list| list.members[at]) {
@@ -127,7 +127,7 @@ impl Keys {
         }
     }
 
-    /// `view_apply_if_newer.lua`: a coupon that leaves the list stays in the hash as a tombstone.
+    /// `view/apply_if_newer.lua`: a coupon that leaves the list stays in the hash as a tombstone.
     fn apply_if_newer(&mut self, coupon: u8, version: u8, bug: Option<Bug>) {
         let at = usize::from(coupon);
         let hash = self.coupons.get_or_insert_default();

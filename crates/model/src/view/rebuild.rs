@@ -47,7 +47,7 @@ impl View {
                 after.keys.begin(after.nonces, bug);
                 let next = ReaderStep::Read;
                 after.readers[which] = Reader { next, nonce: after.nonces, ..idle };
-                "view_begin.lua"
+                "view/begin.lua"
             }
             ReaderStep::Read => {
                 let reader = &mut after.readers[which];
@@ -70,7 +70,7 @@ impl View {
                 } else {
                     reader.next = ReaderStep::Complete;
                 }
-                "view_load.lua, a row"
+                "view/load.lua, a row"
             }
             ReaderStep::Complete => {
                 if after.keys.complete(reader.nonce, bug) {
@@ -79,7 +79,7 @@ impl View {
                     }
                 }
                 after.readers[which] = idle;
-                "view_complete.lua"
+                "view/complete.lua"
             }
         };
         next.push((step(READER, what), after));

@@ -23,11 +23,11 @@ use crate::{
     },
 };
 
-/// Largest number of changes in one call of `view_apply_change.lua` or `view_load.lua`. A script blocks the server; 200
+/// Largest number of changes in one call of `view/apply_change.lua` or `view/load.lua`. A script blocks the server; 200
 /// changes take well under a millisecond.
 pub const CHANGES_PER_CALL: usize = 200;
 
-/// Answer of `view_apply_change.lua` for a cold view.
+/// Answer of `view/apply_change.lua` for a cold view.
 pub(crate) const CODE_COLD: u8 = 0;
 
 /// Its answer for a view that had a later generation than the connection's.

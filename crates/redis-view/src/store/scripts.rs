@@ -3,9 +3,9 @@
 use redis::Script;
 
 /// Reads the state of a user's keys from their markers.
-const VIEW_STATE: &str = include_str!("../../../../lua/includes/view_state.lua");
+const VIEW_STATE: &str = include_str!("../../../../lua/view/includes/state.lua");
 /// Writes one coupon if the version is newer.
-const APPLY_IF_NEWER: &str = include_str!("../../../../lua/includes/view_apply_if_newer.lua");
+const APPLY_IF_NEWER: &str = include_str!("../../../../lua/view/includes/apply_if_newer.lua");
 
 /// One field per file.
 pub(crate) struct Scripts {
@@ -20,21 +20,21 @@ pub(crate) struct Scripts {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            apply_change: script(include_str!("../../../../lua/view_apply_change.lua")),
-            write_again: script(include_str!("../../../../lua/view_write_again.lua")),
-            page: script(include_str!("../../../../lua/view_page.lua")),
-            begin: script(include_str!("../../../../lua/view_begin.lua")),
-            load: script(include_str!("../../../../lua/view_load.lua")),
-            complete: script(include_str!("../../../../lua/view_complete.lua")),
+            apply_change: script(include_str!("../../../../lua/view/apply_change.lua")),
+            write_again: script(include_str!("../../../../lua/view/write_again.lua")),
+            page: script(include_str!("../../../../lua/view/page.lua")),
+            begin: script(include_str!("../../../../lua/view/begin.lua")),
+            load: script(include_str!("../../../../lua/view/load.lua")),
+            complete: script(include_str!("../../../../lua/view/complete.lua")),
         }
     }
 }
 
-/// Replaces each line `-- @include FILE` by that file in `lua/includes`.
+/// Replaces each line `-- include NAME` by that file in `lua/view/includes`.
 fn script(text: &str) -> Script {
     let whole = text
-        .replace("-- @include view_state.lua\n", VIEW_STATE)
-        .replace("-- @include view_apply_if_newer.lua\n", APPLY_IF_NEWER);
+        .replace("-- include state\n", VIEW_STATE)
+        .replace("-- include apply_if_newer\n", APPLY_IF_NEWER);
     Script::new(&whole)
 }
 
@@ -46,7 +46,7 @@ mod tests {
     fn an_include_line_is_replaced_by_its_file() {
         let with = Script::new(&format!("#!lua\n{VIEW_STATE}return 1\n"));
         assert_eq!(
-            script("#!lua\n-- @include view_state.lua\nreturn 1\n").get_hash(),
+            script("#!lua\n-- include state\nreturn 1\n").get_hash(),
             with.get_hash()
         );
     }

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
--- Removes relayed entries from the outbox, only while the server's run is the one in which they were read: after Redis
--- went back in time, the same ids are given to other claims. Meta's run would be too strict: the outbox is also read
--- between a restart and the rebuild after it. Atomic: an entry is acknowledged and removed together, so that none is
--- left that no relay is given any more.
+-- Removes relayed entries from the outbox, only while the server's run is the one in which they were read: a Redis that
+-- went back in time gives the same ids to other claims. The run is the server's, not meta's, because the outbox is also
+-- read between a restart and the rebuild after it. Atomic: if an entry were acknowledged and not removed, no relay would
+-- read it again.
 -- KEYS  1 outbox
 -- ARGV  1 run of the read   2 consumer group   then entry ids
 -- Returns 1 removed, 0 the server is of another run

@@ -7,7 +7,7 @@
 -- Raises  UNREADABLE and what is unreadable: drop the view
 --
 -- Atomic, because both keys must carry the token at the moment the view becomes complete.
--- @include view_state.lua
+-- include state
 local list, coupons = KEYS[1], KEYS[2]
 local state, token = view_state(list, coupons, ARGV[1])
 if state ~= 'loading' or token ~= token_of(list, ARGV[1], ARGV[2]) then

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Releases an admission that will never land: gives back exactly its numbers and its stock. Takes effect once; a no-op
 -- under another epoch or run, and for a landed request. The user's entry stays, otherwise HLEN(users) would fall below
--- meta's count. A queued request leaves its key's answer in MySQL, so the entry says to look there from now on. Atomic:
--- stock, numbers and marker change together.
+-- meta's count. A queued request was rejected, and MySQL stores the rejection under its key, so the entry says from now
+-- on that MySQL must be checked. Atomic: stock, numbers and marker change together.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>   4 queued:<epoch>
 -- ARGV  1 epoch   2 run   3 user   4 claim id
 -- Returns 1 given back, 0 nothing to give back, -1 under another epoch or run

@@ -21,23 +21,23 @@ end
 -- them: the list as its only member below score 0, the hash in a field. If a key was evicted or belongs to another
 -- rebuild, the two disagree.
 -- Returns the state ('loading' or 'complete'; nil: the view is cold), the token, the time of the rebuild's last call,
--- and the generation that the hash names, cold or not (nil: none).
+-- and the generation that the hash names, even if the view is cold (nil: none).
 local function view_state(list, coupons, generation)
   local token, state, since = unpack(redis.call('HMGET', coupons, '~token', '~state', '~since'))
   local markers = redis.call('ZRANGEBYSCORE', list, '-inf', '(0')
   if not token then
     return nil
   end
-  local standing = number(string.match(token, '^(%d+):[%x:-]+$'), '~token')
+  local stored_generation = number(string.match(token, '^(%d+):[%x:-]+$'), '~token')
   local ours = token_of(list, generation, '')
   local agree = #markers == 1 and markers[1] == '~' .. token
   if not agree or string.sub(token, 1, #ours) ~= ours then
-    return nil, nil, nil, standing
+    return nil, nil, nil, stored_generation
   end
   if state == 'loading' then
     since = number(since, '~since')
   elseif state ~= 'complete' then
     unreadable('~state')
   end
-  return state, token, since, standing
+  return state, token, since, stored_generation
 end

@@ -12,12 +12,12 @@
 -- them.
 -- Atomic, because a rebuild may begin between reading the markers and writing, and another consumer may apply a later
 -- version between reading the version and writing.
--- @include view_state.lua
--- @include view_apply_if_newer.lua
-local state, _, _, standing = view_state(KEYS[1], KEYS[2], ARGV[1])
+-- include state
+-- include apply_if_newer
+local state, _, _, stored_generation = view_state(KEYS[1], KEYS[2], ARGV[1])
 local codes, cold = {}, 0
 if not state then
-  if standing and standing > tonumber(ARGV[1]) then
+  if stored_generation and stored_generation > tonumber(ARGV[1]) then
     cold = 3
   end
   redis.call('UNLINK', KEYS[1], KEYS[2])

@@ -1,9 +1,10 @@
--- What users get back, needs includes/entry.lua. Frees numbers and counts lapses; requests, floor and flags stay.
+-- Applies what users get back from a return: frees numbers and counts lapses. Requests, floor and flags stay. Needs
+-- includes/entry.lua.
 -- Arguments from `first` on, in threes: user, freed numbers as one byte each, and the lapses: '+N' adds N, '=N' sets N,
 -- '' counts nothing. A user without an entry gets one, with these flags, if lapses are counted.
 local LAPSES_MAX = 255
 
--- What gives a number back has landed, though the gate may not have heard of that yet.
+-- A request whose number comes back has landed, though its lander may not have settled it here yet.
 local function mark_landed(entry, number)
     for _, request in ipairs(entry.requests) do
         if string.find(request.numbers, string.char(number), 1, true) then request.state = 'l' end

@@ -8,7 +8,7 @@
 --
 -- Atomic, because only a view that still holds exactly this version may be written: a rebuild may have put a tombstone
 -- there since the read.
--- @include view_state.lua
+-- include state
 local list, coupons = KEYS[1], KEYS[2]
 if not view_state(list, coupons, ARGV[1]) then
   return 0

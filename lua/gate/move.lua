@@ -5,7 +5,7 @@
 -- recognized as contained, and does nothing.
 -- KEYS  1 meta   2 users:<epoch>
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 seq   4 change of the stock
---       then what users get back, as lua/includes/returned.lua takes it
+--       then what users get back, as lua/gate/includes/returned.lua takes it
 -- Returns {code, ...}:
 --   0 APPLIED stock   1 ALREADY   2 GAP last   3 NOT_LOADED   4 OTHER_EPOCH epoch
 -- include entry

@@ -9,8 +9,8 @@
 --
 -- Each call shows that the rebuild is alive, so that a long one is not taken over.
 -- Atomic, because rows may only go into keys that still carry this rebuild's token.
--- @include view_state.lua
--- @include view_apply_if_newer.lua
+-- include state
+-- include apply_if_newer
 local list, coupons = KEYS[1], KEYS[2]
 local state, token = view_state(list, coupons, ARGV[1])
 if state ~= 'loading' or token ~= token_of(list, ARGV[1], ARGV[2]) then

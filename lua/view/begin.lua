@@ -10,10 +10,10 @@
 --
 -- Atomic, because the keys must change owner together: members left over from the previous view would be "not newer"
 -- for ever, and a token in one key alone would not reveal the loss of the other.
--- @include view_state.lua
+-- include state
 local list, coupons, generation = KEYS[1], KEYS[2], ARGV[1]
-local state, _, since, standing = view_state(list, coupons, generation)
-if standing and standing > tonumber(generation) then
+local state, _, since, stored_generation = view_state(list, coupons, generation)
+if stored_generation and stored_generation > tonumber(generation) then
   return 3
 end
 if state == 'complete' then

@@ -13,7 +13,7 @@
 -- Atomic, because a page is valid only together with the markers read with it.
 -- The script writes nothing, but is deliberately not declared read-only. Therefore a replica, a master that lost its
 -- replicas and must not write, and a full server refuse it; each of them may lack changes to the view.
--- @include view_state.lua
+-- include state
 local list, coupons = KEYS[1], KEYS[2]
 local now, limit, looks = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local known, from_score, from_member = ARGV[5], tonumber(ARGV[6]), ARGV[7]

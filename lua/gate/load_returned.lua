@@ -2,7 +2,7 @@
 -- Frees numbers and sets or counts lapses in a gate that is being loaded, only while it is exactly loading(E) in this
 -- connection's run of Redis. Atomic: all users of a call change together.
 -- KEYS  1 meta   2 users:<E>
--- ARGV  1 epoch E   2 run   then what users get back, as lua/includes/returned.lua takes it
+-- ARGV  1 epoch E   2 run   then what users get back, as lua/gate/includes/returned.lua takes it
 -- Returns 1 loaded, 0 refused
 -- include entry
 -- include returned
