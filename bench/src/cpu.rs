@@ -22,8 +22,8 @@ impl Cpu {
     ///
     /// # Errors
     /// One of them does not run.
-    pub fn read(ground: &BareServers, stage: &mut Stage) -> Result<Self> {
-        let servers = &ground.servers;
+    pub fn read(servers: &BareServers, stage: &mut Stage) -> Result<Self> {
+        let servers = &servers.stack;
         let servers = [&servers.database, &servers.gate, &servers.view, &servers.kafka];
         let servers = servers.map(|server| (server.name().to_owned(), server.pid()));
         let processes = stage.platform.processes();

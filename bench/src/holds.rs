@@ -56,7 +56,7 @@ const CLAIMING: usize = 512;
 
 /// A template with many holds.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldTemplate {
     template: TemplateId,
     coupons: i64,
 }
@@ -75,7 +75,7 @@ pub struct Lapsed {
 ///
 /// # Errors
 /// The platform fails.
-pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<Held> {
+pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<HeldTemplate> {
     stage.platform.expiry_worker.stop().await?;
     let coupons = storm::rounded(coupons);
     let new = held_for("Holds", coupons, stage.clock.now(), TimeDelta::minutes(1));
@@ -87,14 +87,14 @@ pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<Held
     }
     stage.api.turn(template, "publish").await?;
     until_open(stage, template, Epoch(0)).await?;
-    Ok(Held { template, coupons })
+    Ok(HeldTemplate { template, coupons })
 }
 
 /// Has the gate rebuilt, and returns the time until the new one is open.
 ///
 /// # Errors
 /// The platform fails.
-pub async fn rebuild(stage: &Stage, held: &Held) -> Result<Duration> {
+pub async fn rebuild(stage: &Stage, held: &HeldTemplate) -> Result<Duration> {
     let meta = stage.sources.gate.meta(held.template).await?.context("the gate is not loaded")?;
     let began = Instant::now();
     let path = format!("/v1/templates/{}/gate-rebuild", held.template);
@@ -108,7 +108,7 @@ pub async fn rebuild(stage: &Stage, held: &Held) -> Result<Duration> {
 ///
 /// # Errors
 /// A hold did not lapse in time.
-pub async fn lapse(stage: &mut Stage, held: &Held) -> Result<Lapsed> {
+pub async fn lapse(stage: &mut Stage, held: &HeldTemplate) -> Result<Lapsed> {
     let mut connection = connect::single(&stage.platform.endpoints.database_url).await?;
     stage.platform.expiry_worker.spawn()?;
     let watch = async {

@@ -39,7 +39,7 @@ pub struct Pending {
 /// # Errors
 /// The platform fails.
 pub async fn measure(
-    ground: &mut BareServers,
+    servers: &mut BareServers,
     stage: &mut Stage,
     first: i64,
     coupons: i64,
@@ -55,9 +55,9 @@ pub async fn measure(
     let waiting = storm::insert(&url, first, coupons, month).await?;
     let due = storm::insert(&url, first + waiting, BULK_ROWS, stage.clock.now()).await?;
     // Kill it: a server that shuts down in order saves which pages it had cached.
-    ground.servers.database.kill()?;
+    servers.stack.database.kill()?;
     let cold = fs::write("/proc/sys/vm/drop_caches", "3").is_ok();
-    ground.servers.database.start().await?;
+    servers.stack.database.start().await?;
     let began = Instant::now();
     let worker = &mut stage.platform.expiry_worker;
     worker.spawn()?;

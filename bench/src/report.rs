@@ -24,8 +24,8 @@ pub struct Machine {
 ///
 /// # Errors
 /// The probe's file cannot be written.
-pub fn machine(ground: &BareServers) -> Result<Machine> {
-    let Hardware { cores, cpu, fsync } = Hardware::probe(ground.servers.dir())?;
+pub fn machine(servers: &BareServers) -> Result<Machine> {
+    let Hardware { cores, cpu, fsync } = Hardware::probe(servers.stack.dir())?;
     println!("{cores} cores of {cpu}");
     row("4 KiB made durable", &quantiles(&fsync));
     Ok(Machine { cores, cpu, fsync_p50_ms: fsync.ms(0.5), fsync_p99_ms: fsync.ms(0.99) })

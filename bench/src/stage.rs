@@ -18,7 +18,7 @@ const MEMORY_AS_INSTALLED: [&str; 2] =
 /// Servers without a platform.
 #[derive(Debug)]
 pub struct BareServers {
-    pub servers: Servers,
+    pub stack: Servers,
     folder: PathBuf,
 }
 
@@ -58,8 +58,8 @@ impl BareServers {
     pub async fn start_with(options: &Options) -> Result<Self> {
         let folder = project_root().join(".dev/bench");
         wipe(&folder)?;
-        let servers = Servers::start(&folder, options).await?;
-        Ok(Self { servers, folder })
+        let stack = Servers::start(&folder, options).await?;
+        Ok(Self { stack, folder })
     }
 
     /// Starts a platform.
@@ -67,7 +67,7 @@ impl BareServers {
     /// # Errors
     /// A process does not start.
     pub async fn platform(&self) -> Result<Stage> {
-        let endpoints = self.servers.endpoints();
+        let endpoints = self.stack.endpoints();
         let options =
             PlatformOptions::new(self.folder.join("platform")).with_env("RUST_LOG", "warn");
         let platform = Platform::start(endpoints.clone(), options).await?;
@@ -92,7 +92,7 @@ impl BareServers {
     /// # Errors
     /// A server could not be signalled, or the folder cannot be removed.
     pub async fn end(mut self) -> Result<()> {
-        self.servers.stop().await?;
+        self.stack.stop().await?;
         wipe(&self.folder)
     }
 }

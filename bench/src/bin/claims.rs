@@ -86,11 +86,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let [thin_1_per_s, thin_per_s] = thin_rates(&ground).await?;
-    let mut stage = ground.platform().await?;
-    let (hot, cpu_us) = landed(&ground, &mut stage).await?;
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let [thin_1_per_s, thin_per_s] = thin_rates(&servers).await?;
+    let mut stage = servers.platform().await?;
+    let (hot, cpu_us) = landed(&servers, &mut stage).await?;
     let landed_over_thin = hot.landed_per_s / thin_per_s;
     let landed = format!("{:.0}/s over HTTP, {landed_over_thin:.1} × thin", hot.landed_per_s);
     row("claims landed, one template", &landed);
@@ -116,7 +116,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
 
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
     let figures = Figures {
         machine,
         thin_1_per_s,
@@ -135,10 +135,10 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
 }
 
 /// Thin transactions per second by one connection, and by as many as are best.
-async fn thin_rates(ground: &BareServers) -> Result<[f64; 2]> {
+async fn thin_rates(servers: &BareServers) -> Result<[f64; 2]> {
     let mut rates = [0.0; 2];
     for (rate, connections) in rates.iter_mut().zip([1, thin::CONNECTIONS]) {
-        let url = ground.servers.endpoints().url_of_database(&format!("thin{connections}"));
+        let url = servers.stack.endpoints().url_of_database(&format!("thin{connections}"));
         *rate = thin::per_second_by(&url, connections, Clock::system().now()).await?;
         let name = format!("thin, {connections} connections");
         row(&name, &format!("{rate:.0}/s, one claim each"));
@@ -148,15 +148,15 @@ async fn thin_rates(ground: &BareServers) -> Result<[f64; 2]> {
 
 /// Sells a template out, and returns the CPU time by process of its claims until everything behind them is at rest.
 async fn landed(
-    ground: &BareServers,
+    servers: &BareServers,
     stage: &mut Stage,
 ) -> Result<(hot::Hot, BTreeMap<String, f64>)> {
     let template = hot::warm_up(stage, None, CLAIMS).await?;
     stage.at_rest().await?;
-    let before = Cpu::read(ground, stage)?;
+    let before = Cpu::read(servers, stage)?;
     let hot = hot::sell(stage, template, CLAIMS).await?;
     stage.at_rest().await?;
-    let after = Cpu::read(ground, stage)?;
+    let after = Cpu::read(servers, stage)?;
     Ok((hot, after.per_claim(&before, CLAIMS)))
 }
 

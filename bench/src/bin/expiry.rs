@@ -91,13 +91,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let mut ground = BareServers::start_as_installed().await?;
-    let machine = report::machine(&ground)?;
-    let ceiling_url = ground.servers.endpoints().url_of_database("ceiling");
+    let mut servers = BareServers::start_as_installed().await?;
+    let machine = report::machine(&servers)?;
+    let ceiling_url = servers.stack.endpoints().url_of_database("ceiling");
     let ceiling_per_s = storm::ceiling(&ceiling_url, cli.coupons).await?;
     row("raw chunked updates", &format!("{ceiling_per_s:.0}/s, trigger and indexes included"));
 
-    let mut stage = ground.platform().await?;
+    let mut stage = servers.platform().await?;
     // The broker's JVM compiles its code in its first seconds.
     hot::measure(&stage).await?;
     let lone = lone::measure(&stage).await?;
@@ -127,14 +127,14 @@ async fn run(cli: Cli) -> Result<()> {
         0 => None,
         coupons => {
             let first = third + size;
-            Some(wait(&mut ground, &mut stage, first, coupons).await?)
+            Some(wait(&mut servers, &mut stage, first, coupons).await?)
         }
     };
     let mut connection = connect::acquire(&stage.sources.pool).await?;
     let bad = bad_ends(&mut connection, stage.clock.now()).await?;
     drop(connection);
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
     ensure!(bad.is_empty(), "coupons ended wrongly: {bad:?}");
 
     let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
@@ -210,12 +210,12 @@ async fn claims_alone(stage: &Stage, per_second: f64) -> Result<Claimed> {
 }
 
 async fn wait(
-    ground: &mut BareServers,
+    servers: &mut BareServers,
     stage: &mut Stage,
     first: i64,
     coupons: i64,
 ) -> Result<Waiting> {
-    let waiting = pending::measure(ground, stage, first, coupons).await?;
+    let waiting = pending::measure(servers, stage, first, coupons).await?;
     let [first_flip_s, all_shards_s] =
         [waiting.first_flip, waiting.all_shards].map(|took| took.as_secs_f64());
     let (before, with) = (waiting.resident_before_mib, waiting.resident_mib);

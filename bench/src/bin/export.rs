@@ -42,10 +42,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let mut stage = ground.platform().await?;
-    let url = ground.servers.endpoints().database_url;
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let mut stage = servers.platform().await?;
+    let url = servers.stack.endpoints().database_url;
     let template = export::prepare(&mut stage, &url).await?;
     let bare_per_s = export::bare(&url, template).await?;
     row("the same reads alone", &format!("{bare_per_s:.0} rows/s"));
@@ -61,7 +61,7 @@ async fn run(cli: Cli) -> Result<()> {
     let figure = format!("{api_peak_before_mib:.1} MiB before them, {api_peak_mib:.1} after");
     row("most memory of the api", &figure);
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
 
     let figures = Figures {
         machine,

@@ -57,9 +57,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let mut stage = ground.platform().await?;
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let mut stage = servers.platform().await?;
     let now = stage.clock.now();
     let new = NewTemplate::simple("grants", 10 * USERS, now, TimeDelta::hours(1));
     let template = stage.api.publish_new(&new).await?.id;
@@ -88,7 +88,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("a claim, beside the job", &quantiles(&beside));
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
     let figures = Figures {
         machine,
         users: USERS,

@@ -69,9 +69,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let ground = BareServers::start_as_installed().await?;
-    let machine = report::machine(&ground)?;
-    let mut stage = ground.platform().await?;
+    let servers = BareServers::start_as_installed().await?;
+    let machine = report::machine(&servers)?;
+    let mut stage = servers.platform().await?;
     let (landed_per_s, landed_held_per_s) = landings(&stage).await?;
     let landed_held_over_landed = landed_held_per_s / landed_per_s;
     let lone = holds::lone(&stage).await?;
@@ -93,7 +93,7 @@ async fn run(cli: Cli) -> Result<()> {
 
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
     let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
     let figures = Figures {
         machine,

@@ -63,9 +63,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let mut stage = ground.platform().await?;
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let mut stage = servers.platform().await?;
     let direct = hot::measure(&stage).await?.landed_per_s;
     row("direct claims landed", &format!("{direct:.0}/s over HTTP, one template"));
     stage.at_rest().await?;
@@ -76,7 +76,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("  landed meanwhile", &format!("{:.0}/s, {behind:.2} × direct", accepted.landed_per_s));
 
     let half = accepted.per_s / 2.0;
-    let [gate, topic, replica] = answered(&ground, &stage, half).await?;
+    let [gate, topic, replica] = answered(&servers, &stage, half).await?;
     stage.at_rest().await?;
     let drained = backlog::measure(&mut stage).await?;
     let per_s = drained.per_s;
@@ -100,7 +100,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     );
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
 
     let [gate, topic, replica] = [gate, topic, replica].map(|latency| latency.ms(0.99));
     let figures = Figures {
@@ -128,10 +128,10 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
 }
 
 /// The times of a 202 at a steady rate: after the gate, the topic, and a replica that is there for that part only.
-async fn answered(ground: &BareServers, stage: &Stage, per_s: f64) -> Result<[Latency; 3]> {
+async fn answered(servers: &BareServers, stage: &Stage, per_s: f64) -> Result<[Latency; 3]> {
     let gate = accept_at(stage, "gate", per_s).await?;
     let topic = accept_at(stage, "topic", per_s).await?;
-    let master = ground.servers.gate.address();
+    let master = servers.stack.gate.address();
     let master = format!("{} {}", master.ip(), master.port());
     let settings =
         ["--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--replicaof"];

@@ -41,9 +41,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let mut stage = ground.platform().await?;
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let mut stage = servers.platform().await?;
     let landed_per_s = hot::measure(&stage).await?.landed_per_s;
     row("claims landed, one template", &format!("{landed_per_s:.0}/s over HTTP"));
     stage.at_rest().await?;
@@ -55,7 +55,7 @@ async fn run(cli: Cli) -> Result<()> {
     row("  answered, at half of the rate", &quantiles(&redeemed.at_half));
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
 
     let figures = Figures {
         machine,

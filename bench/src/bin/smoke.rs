@@ -43,13 +43,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let thin_url = ground.servers.endpoints().url_of_database("thin");
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let thin_url = servers.stack.endpoints().url_of_database("thin");
     let thin_per_s = thin::per_second(&thin_url, Clock::system().now()).await?;
     row("thin transactions", &format!("{thin_per_s:.0}/s, one claim each, 64 connections"));
 
-    let mut stage = ground.platform().await?;
+    let mut stage = servers.platform().await?;
     let hot = hot::measure(&stage).await?;
     let ratio = hot.landed_per_s / thin_per_s;
     let landed = format!("{:.0}/s over HTTP, {ratio:.1} × thin", hot.landed_per_s);
@@ -61,7 +61,7 @@ async fn run(cli: Cli) -> Result<()> {
     let tailer_rows_per_s = tailer::rows_per_second(&mut stage).await?;
     row("tailer into Kafka", &format!("{tailer_rows_per_s:.0} rows/s, a backlog of bulk rows"));
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
 
     let figures = Figures {
         machine,

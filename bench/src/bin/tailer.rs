@@ -13,7 +13,7 @@ use bench::{
         idle,
         lineup::{DEBEZIUM, GO_MYSQL, Lineup, TAILER},
         load::{Load, Part},
-        peers::Site,
+        peers::ServerAccess,
     },
     report::{self, Machine, exit_code, quantiles, row, write_json},
     stage::BareServers,
@@ -92,7 +92,7 @@ async fn main() -> ExitCode {
 }
 
 /// State shared by all parts.
-struct Field {
+struct Setup {
     lineup: Lineup,
     load: Load,
     broker: Broker,
@@ -103,10 +103,10 @@ struct Field {
 async fn run(cli: Cli) -> Result<()> {
     // The broker works for ten minutes and uses a third of the machine, so it runs optimised.
     let options = Options { kafka_optimised: true, ..Options::default() };
-    let ground = BareServers::start_with(&options).await?;
-    let machine = report::machine(&ground)?;
-    let mut field = field(&ground, &cli).await?;
-    let probe = Site::new(&ground.servers.endpoints(), &folder(&ground), "ceiling")?;
+    let servers = BareServers::start_with(&options).await?;
+    let machine = report::machine(&servers)?;
+    let mut field = field(&servers, &cli).await?;
+    let probe = ServerAccess::new(&servers.stack.endpoints(), &folder(&servers), "ceiling")?;
 
     let mut runs = Runs::new();
     let mut decoded = BTreeMap::new();
@@ -132,42 +132,42 @@ async fn run(cli: Cli) -> Result<()> {
     }
     let missing = std::mem::take(&mut field.lineup.missing);
     drop(field);
-    ground.end().await?;
+    servers.end().await?;
     let figures = figures(machine, decoded, produced, idle, runs, missing);
     say_ratios(&figures);
     write_json(cli.json.as_deref(), &figures)
 }
 
-fn folder(ground: &BareServers) -> PathBuf {
-    ground.servers.dir().join("contenders")
+fn folder(servers: &BareServers) -> PathBuf {
+    servers.stack.dir().join("contenders")
 }
 
-async fn field(ground: &BareServers, cli: &Cli) -> Result<Field> {
-    let endpoints = ground.servers.endpoints();
+async fn field(servers: &BareServers, cli: &Cli) -> Result<Setup> {
+    let endpoints = servers.stack.endpoints();
     migrate::run(&endpoints.database_url).await?;
     let broker = Broker::connect(&endpoints.kafka_brokers)?;
     let mut load = Load::connect(&endpoints.database_url, Clock::system().now()).await?;
     let rounds = WARM_UP + cli.rounds;
-    let mut lineup = Lineup::ours(&endpoints, &folder(ground), rounds)?;
+    let mut lineup = Lineup::ours(&endpoints, &folder(servers), rounds)?;
     if !cli.alone {
-        lineup.add_peers(&endpoints, &folder(ground), 0..rounds, WARM_UP)?;
+        lineup.add_peers(&endpoints, &folder(servers), 0..rounds, WARM_UP)?;
     }
     lineup.seed(&mut load, &broker).await?;
-    let broker_data = ground.servers.dir().join("kafka/data");
-    Ok(Field { lineup, load, broker, broker_data, rounds })
+    let broker_data = servers.stack.dir().join("kafka/data");
+    Ok(Setup { lineup, load, broker, broker_data, rounds })
 }
 
-fn decode(site: &Site, part: &Part) -> Result<f64> {
+fn decode(access: &ServerAccess, part: &Part) -> Result<f64> {
     println!(
         "{}: {} rows in {} transactions, written in {:.1} s",
         part.name, part.rows, part.transactions, part.wrote_s
     );
-    let per_s = ceilings::decode_per_s(site, part)?;
+    let per_s = ceilings::decode_per_s(access, part)?;
     row("  mysql_cdc alone", &format!("{per_s:.0} rows/s decoded"));
     Ok(per_s)
 }
 
-impl Field {
+impl Setup {
     /// Lets each contender drain a part, round by round. A peer that fails is removed.
     async fn drain(&mut self, part: &Part, runs: &mut Runs) -> Result<()> {
         for round in 0..self.rounds {

@@ -73,9 +73,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(json: Option<PathBuf>) -> Result<()> {
-    let ground = BareServers::start().await?;
-    let machine = report::machine(&ground)?;
-    let mut stage = ground.platform().await?;
+    let servers = BareServers::start().await?;
+    let machine = report::machine(&servers)?;
+    let mut stage = servers.platform().await?;
     let landed_per_s = hot::measure(&stage).await?.landed_per_s;
     row("claims landed, one template", &format!("{landed_per_s:.0}/s over HTTP"));
     let quarter = visible_at(&stage, "quarter", landed_per_s / 4.0).await?;
@@ -89,7 +89,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     say_pages(&pages);
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
-    ground.end().await?;
+    servers.end().await?;
 
     let figures = Figures {
         machine,

@@ -16,7 +16,7 @@ use rdkafka::{
     util::Timeout,
 };
 
-use super::{broker::Broker, load::Part, peers::Site};
+use super::{broker::Broker, load::Part, peers::ServerAccess};
 
 /// Our server id among the replicas while decoding.
 const SERVER_ID: u32 = 184_200;
@@ -31,14 +31,14 @@ const POLL_EVERY: usize = 1_000;
 ///
 /// # Errors
 /// Decoding fails, or ends before the part's last row.
-pub fn decode_per_s(site: &Site, part: &Part) -> Result<f64> {
+pub fn decode_per_s(access: &ServerAccess, part: &Part) -> Result<f64> {
     let place = &part.from;
     let offset = u32::try_from(place.offset)?;
     let mut client = BinlogClient::new(ReplicaOptions {
-        hostname: site.host.clone(),
-        port: site.port,
-        username: site.user.clone(),
-        password: site.password.clone(),
+        hostname: access.host.clone(),
+        port: access.port,
+        username: access.user.clone(),
+        password: access.password.clone(),
         server_id: SERVER_ID,
         blocking: false,
         binlog: BinlogOptions::from_position(place.file.clone(), offset),

@@ -14,7 +14,7 @@ use super::{
     child::{Child, tail},
     lineup::{DEBEZIUM, GO_MYSQL, TAILER},
     load::BinlogPosition,
-    peers::Site,
+    peers::ServerAccess,
 };
 
 /// The purpose of a start.
@@ -34,7 +34,7 @@ pub struct Contender {
     /// The rounds in which it runs.
     pub rounds: Range<usize>,
     engine: Engine,
-    site: Site,
+    access: ServerAccess,
     child: Option<Child>,
 }
 
@@ -46,24 +46,24 @@ enum Engine {
 
 impl Contender {
     /// Our tailer for one round; its own topic prefix gives it its own checkpoint.
-    pub fn ours(platform: Platform, site: Site, round: usize) -> Self {
+    pub fn ours(platform: Platform, access: ServerAccess, round: usize) -> Self {
         let topic = format!("{}.user_coupon", platform.options.topic_prefix);
         let (rounds, engine) = (round..round + 1, Engine::Ours(Box::new(platform)));
-        Self { name: TAILER, topic, rounds, engine, site, child: None }
+        Self { name: TAILER, topic, rounds, engine, access, child: None }
     }
 
     /// The hand-written peer; it takes its start position as an option, so it can run in every
     /// round.
-    pub fn go_mysql(binary: PathBuf, site: Site, rounds: Range<usize>) -> Self {
+    pub fn go_mysql(binary: PathBuf, access: ServerAccess, rounds: Range<usize>) -> Self {
         let (topic, engine) = ("go-mysql.user_coupon".to_owned(), Engine::GoMysql { binary });
-        Self { name: GO_MYSQL, topic, rounds, engine, site, child: None }
+        Self { name: GO_MYSQL, topic, rounds, engine, access, child: None }
     }
 
     /// Debezium Server, in one round only: it keeps its own position, and is slow.
-    pub fn debezium(java: PathBuf, server: PathBuf, site: Site, round: usize) -> Self {
-        let topic = format!("debezium.{}.user_coupon", site.database);
+    pub fn debezium(java: PathBuf, server: PathBuf, access: ServerAccess, round: usize) -> Self {
+        let topic = format!("debezium.{}.user_coupon", access.database);
         let engine = Engine::Debezium { java, server };
-        Self { name: DEBEZIUM, topic, rounds: round..round + 1, engine, site, child: None }
+        Self { name: DEBEZIUM, topic, rounds: round..round + 1, engine, access, child: None }
     }
 
     /// Starts the process without waiting; one that keeps no position starts at `from`.
@@ -73,8 +73,8 @@ impl Contender {
     pub fn spawn(&mut self, from: &BinlogPosition, mode: Mode) -> Result<()> {
         let command = match &mut self.engine {
             Engine::Ours(platform) => return Ok(platform.cdc_tailer.spawn()?),
-            Engine::GoMysql { binary } => self.site.go_mysql(binary, &self.topic, from, mode),
-            Engine::Debezium { java, server } => self.site.debezium(java, server, mode)?,
+            Engine::GoMysql { binary } => self.access.go_mysql(binary, &self.topic, from, mode),
+            Engine::Debezium { java, server } => self.access.debezium(java, server, mode)?,
         };
         self.child = Some(Child::spawn(&command, &self.log())?);
         Ok(())
@@ -136,11 +136,11 @@ impl Contender {
     }
 
     fn log(&self) -> PathBuf {
-        self.site.folder.join("peer.log")
+        self.access.folder.join("peer.log")
     }
 }
 
-impl Site {
+impl ServerAccess {
     fn go_mysql(&self, binary: &Path, topic: &str, from: &BinlogPosition, mode: Mode) -> Command {
         // 10 ms is the client's default, and faster under load.
         let linger = if mode == Mode::Idle { "0" } else { "10ms" };
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn all_that_stands_in_braces_in_debeziums_settings_is_filled_in() {
-        let site = Site {
+        let access = ServerAccess {
             host: "127.0.0.1".into(),
             port: 3306,
             user: "u".into(),
@@ -207,7 +207,7 @@ mod tests {
             http_port: 8080,
         };
         let properties = include_str!("../../peers/debezium/application.properties");
-        let filled = site.filled(properties.to_owned(), Mode::Idle);
+        let filled = access.filled(properties.to_owned(), Mode::Idle);
         assert!(!filled.contains('{'), "{filled}");
         assert!(filled.contains("table.include.list=d.user_coupon\n"));
         assert!(filled.contains("poll.interval.ms=10\n"));

@@ -10,7 +10,7 @@ use super::{
     contender::{Contender, Mode},
     idle,
     load::Load,
-    peers::{self, Site},
+    peers::{self, ServerAccess},
 };
 
 /// Names of the contenders in the output.
@@ -37,12 +37,12 @@ impl Lineup {
         let mut contenders = Vec::new();
         for round in 0..rounds {
             let name = format!("ours-{round}");
-            let site = Site::new(endpoints, folder, &name)?;
+            let access = ServerAccess::new(endpoints, folder, &name)?;
             let mut options =
-                PlatformOptions::new(site.folder.clone()).with_env("RUST_LOG", "warn");
+                PlatformOptions::new(access.folder.clone()).with_env("RUST_LOG", "warn");
             options.topic_prefix = name;
             let platform = Platform::prepare(endpoints.clone(), options)?;
-            contenders.push(Contender::ours(platform, site, round));
+            contenders.push(Contender::ours(platform, access, round));
         }
         Ok(Self { contenders, missing: BTreeMap::new() })
     }
@@ -59,15 +59,15 @@ impl Lineup {
         rounds: Range<usize>,
         one: usize,
     ) -> Result<()> {
-        let site = Site::new(endpoints, folder, "go-mysql")?;
+        let access = ServerAccess::new(endpoints, folder, "go-mysql")?;
         match peers::fetch_go_mysql() {
-            Ok(binary) => self.contenders.push(Contender::go_mysql(binary, site, rounds)),
+            Ok(binary) => self.contenders.push(Contender::go_mysql(binary, access, rounds)),
             Err(reason) => drop(self.missing.insert(GO_MYSQL, format!("{reason:#}"))),
         }
-        let site = Site::new(endpoints, folder, "debezium")?;
+        let access = ServerAccess::new(endpoints, folder, "debezium")?;
         match peers::fetch_debezium() {
             Ok((java, server)) => {
-                self.contenders.push(Contender::debezium(java, server, site, one));
+                self.contenders.push(Contender::debezium(java, server, access, one));
             }
             Err(reason) => drop(self.missing.insert(DEBEZIUM, format!("{reason:#}"))),
         }

@@ -12,7 +12,7 @@ use reqwest::Url;
 
 /// A contender's access to the servers, and its own folder.
 #[derive(Debug, Clone)]
-pub struct Site {
+pub struct ServerAccess {
     /// MariaDB's host.
     pub host: String,
     /// MariaDB's port.
@@ -32,7 +32,7 @@ pub struct Site {
     pub http_port: u16,
 }
 
-impl Site {
+impl ServerAccess {
     /// Creates the folder `name` under `folder`.
     ///
     /// # Errors
