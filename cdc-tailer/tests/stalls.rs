@@ -20,12 +20,12 @@ const LOST: usize = 4;
 const DUMPS: [u8; 2] = [0x12, 0x1e];
 
 /// A proxy before the server that disconnects the first [`LOST`] clients that request the binlog.
-struct Way {
+struct CuttingProxy {
     address: SocketAddr,
     broken: Arc<AtomicUsize>,
 }
 
-impl Way {
+impl CuttingProxy {
     fn to(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -70,7 +70,7 @@ async fn a_first_start_outlasts_a_server_that_gives_nobody_its_binlog() {
     test.sql(&coupon(1, 1));
     let url = test.config.database_url.expose().to_owned();
     let server = url.split(['@', '/']).find_map(|part| part.parse().ok()).unwrap();
-    let way = Way::to(server);
+    let way = CuttingProxy::to(server);
     // The proxy must be able to read the commands.
     let url = url.replace(&server.to_string(), &way.address.to_string());
     test.config.database_url = format!("{url}?ssl-mode=DISABLED").parse().unwrap();

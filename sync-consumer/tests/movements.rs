@@ -16,12 +16,12 @@ pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const EPOCH: Epoch = Epoch(7);
 
 /// A template of ten coupons whose gate includes its first movement.
-pub(crate) struct Stage {
+pub(crate) struct GateHarness {
     pub(crate) test: Harness,
     pub(crate) gate: Gate,
 }
 
-impl Stage {
+impl GateHarness {
     pub(crate) async fn new(name: &str) -> Self {
         let test = Harness::new(name).await;
         let redis = GateRedis::connect(&test.scope.endpoints.gate_redis_url).await.unwrap();
@@ -121,64 +121,64 @@ fn now() -> DateTime<Utc> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn movements_reach_the_gate_once_each_however_often_they_come() {
-    let stage = Stage::new("movements").await;
-    stage.open(EPOCH).await;
-    let consumer = stage.test.start();
+    let harness = GateHarness::new("movements").await;
+    harness.open(EPOCH).await;
+    let consumer = harness.test.start();
     for _ in 0..3 {
         for (seq, delta) in [(1, 10), (2, 5), (3, -15)] {
-            stage.send(seq, delta).await;
+            harness.send(seq, delta).await;
         }
     }
-    stage.caught_up().await;
-    assert_eq!(stage.stock().await, (0, 3));
+    harness.caught_up().await;
+    assert_eq!(harness.stock().await, (0, 3));
     consumer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn movements_that_the_gate_lacks_are_fetched_from_mysql() {
-    let stage = Stage::new("movement gap").await;
-    stage.open(EPOCH).await;
+    let harness = GateHarness::new("movement gap").await;
+    harness.open(EPOCH).await;
     for delta in [5, -3] {
-        stage.record(delta).await;
+        harness.record(delta).await;
     }
-    let last = stage.record(20).await;
-    let consumer = stage.test.start();
-    stage.send(last, 20).await;
-    stage.caught_up().await;
-    assert_eq!(stage.stock().await, (32, last));
+    let last = harness.record(20).await;
+    let consumer = harness.test.start();
+    harness.send(last, 20).await;
+    harness.caught_up().await;
+    assert_eq!(harness.stock().await, (32, last));
     consumer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gate_that_is_absent_or_loading_keeps_no_movement_waiting() {
-    let stage = Stage::new("movement without gate").await;
-    let consumer = stage.test.start();
-    stage.send(2, 5).await;
-    stage.caught_up().await;
-    assert_eq!(stage.meta().await, None);
-    assert!(stage.gate.begin(TEMPLATE, EPOCH).await.unwrap());
-    stage.send(3, 5).await;
-    stage.caught_up().await;
-    stage.open(Epoch(8)).await;
-    stage.send(2, 5).await;
-    stage.caught_up().await;
-    assert_eq!(stage.stock().await, (15, 2));
+    let harness = GateHarness::new("movement without gate").await;
+    let consumer = harness.test.start();
+    harness.send(2, 5).await;
+    harness.caught_up().await;
+    assert_eq!(harness.meta().await, None);
+    assert!(harness.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    harness.send(3, 5).await;
+    harness.caught_up().await;
+    harness.open(Epoch(8)).await;
+    harness.send(2, 5).await;
+    harness.caught_up().await;
+    assert_eq!(harness.stock().await, (15, 2));
     consumer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreadable_movement_is_passed_over_and_the_next_one_brings_it_along() {
-    let stage = Stage::new("unreadable movement").await;
-    stage.open(EPOCH).await;
+    let harness = GateHarness::new("unreadable movement").await;
+    harness.open(EPOCH).await;
     for delta in [5, 6] {
-        stage.record(delta).await;
+        harness.record(delta).await;
     }
-    let consumer = stage.test.start();
-    stage.send_raw(b"{\"after\":").await;
-    stage.send_raw(b"").await;
-    stage.send(3, 6).await;
-    stage.caught_up().await;
-    assert_eq!(stage.stock().await, (21, 3));
+    let consumer = harness.test.start();
+    harness.send_raw(b"{\"after\":").await;
+    harness.send_raw(b"").await;
+    harness.send(3, 6).await;
+    harness.caught_up().await;
+    assert_eq!(harness.stock().await, (21, 3));
     consumer.stop().await.unwrap();
 }
 

@@ -4,7 +4,7 @@ use coupon::UserId;
 use redis_gate::OpenFacts;
 use topic::StockMovementRow;
 
-use crate::movements::{EPOCH, Stage, TEMPLATE, facts, movement};
+use crate::movements::{EPOCH, GateHarness, TEMPLATE, facts, movement};
 
 /// Holds the numbers 1, 2 and 3 at first.
 const USER: UserId = UserId(70);
@@ -21,16 +21,16 @@ fn three() -> [StockMovementRow; 3] {
     [back(2, 1, "70/1/1"), back(3, 1, "70/2/0"), back(4, 1, "70/3/1")]
 }
 
-impl Stage {
+impl GateHarness {
     /// A sale of held coupons, of which the user has three.
     async fn holding(name: &str) -> Self {
-        let stage = Self::new(name).await;
-        assert!(stage.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+        let harness = Self::new(name).await;
+        assert!(harness.gate.begin(TEMPLATE, EPOCH).await.unwrap());
         let users = [(USER, vec![1, 2, 3])];
-        assert!(stage.gate.load(TEMPLATE, EPOCH, &users).await.unwrap());
+        assert!(harness.gate.load(TEMPLATE, EPOCH, &users).await.unwrap());
         let facts = OpenFacts { limit: 3, stock: 7, lapses_allowed: 9, ..facts() };
-        assert!(stage.gate.open(TEMPLATE, EPOCH, &facts).await.unwrap());
-        stage
+        assert!(harness.gate.open(TEMPLATE, EPOCH, &facts).await.unwrap());
+        harness
     }
 
     async fn send_rows(&self, rows: &[StockMovementRow]) {
@@ -60,90 +60,90 @@ impl Stage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_return_takes_effect_once_however_often_and_in_whatever_order_it_comes() {
-    let stage = Stage::holding("returns").await;
-    let consumer = stage.test.start();
-    stage.send_rows(&three()).await;
+    let harness = GateHarness::holding("returns").await;
+    let consumer = harness.test.start();
+    harness.send_rows(&three()).await;
     for _ in 0..2 {
         let mut again = three();
         again.reverse();
-        stage.send_rows(&again).await;
-        stage.send_rows(&three()).await;
+        harness.send_rows(&again).await;
+        harness.send_rows(&three()).await;
     }
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((10, 4), vec![], 2));
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((10, 4), vec![], 2));
     // A lift has one order with the lapses: what comes again behind it counts no more.
-    stage.send_rows(&[back(5, 0, "70//lift"), back(4, 1, "70/3/1")]).await;
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((10, 5), vec![], 0));
+    harness.send_rows(&[back(5, 0, "70//lift"), back(4, 1, "70/3/1")]).await;
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((10, 5), vec![], 0));
     consumer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn returns_that_the_gate_lacks_are_fetched_from_mysql() {
-    let stage = Stage::holding("return gap").await;
+    let harness = GateHarness::holding("return gap").await;
     let [first, second, last] = three();
     for row in [&first, &second] {
-        stage.record_row(row);
+        harness.record_row(row);
     }
-    let consumer = stage.test.start();
+    let consumer = harness.test.start();
     // MySQL does not show the message's own movement yet.
-    stage.send_row(last).await;
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((10, 4), vec![], 2));
+    harness.send_row(last).await;
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((10, 4), vec![], 2));
     consumer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_return_ahead_of_an_earlier_one_that_mysql_does_not_show_waits_for_it() {
-    let stage = Stage::holding("return ahead").await;
+    let harness = GateHarness::holding("return ahead").await;
     let [first, second, last] = three();
-    let consumer = stage.test.start();
-    stage.send_row(last.clone()).await;
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((7, 1), vec![1, 2, 3], 0), "nothing is passed over");
+    let consumer = harness.test.start();
+    harness.send_row(last.clone()).await;
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((7, 1), vec![1, 2, 3], 0), "nothing is passed over");
     for row in [&first, &second, &last] {
-        stage.record_row(row);
+        harness.record_row(row);
     }
     // Any later message brings all of them along.
-    stage.send_row(second).await;
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((10, 4), vec![], 2));
+    harness.send_row(second).await;
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((10, 4), vec![], 2));
     consumer.stop().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_that_dies_before_its_offset_is_stored_returns_nothing_twice() {
-    let stage = Stage::holding("return repeated").await;
-    let group = sync_consumer::movement_group(&stage.test.names);
-    stage.send_rows(&three()).await;
+    let harness = GateHarness::holding("return repeated").await;
+    let group = sync_consumer::movement_group(&harness.test.names);
+    harness.send_rows(&three()).await;
     for _ in 0..3 {
-        let consumer = stage.test.start();
-        stage.caught_up().await;
-        assert_eq!(stage.now().await, ((10, 4), vec![], 2));
+        let consumer = harness.test.start();
+        harness.caught_up().await;
+        assert_eq!(harness.now().await, ((10, 4), vec![], 2));
         consumer.stop().await.unwrap();
         // As if no offset had been stored.
-        stage.test.rewind_on(&group, stage.test.names.stock_movement()).await;
+        harness.test.rewind_on(&group, harness.test.names.stock_movement()).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_returns_that_cannot_be_read_is_passed_over_and_the_next_movement_brings_it_along()
  {
-    let stage = Stage::holding("unreadable return").await;
+    let harness = GateHarness::holding("unreadable return").await;
     let [first, second, last] = three();
     for row in [&first, &second] {
-        stage.record_row(row);
+        harness.record_row(row);
     }
-    let consumer = stage.test.start();
+    let consumer = harness.test.start();
     for garbage in ["70", "70/1", "x/1/1", "70/1/1,", "70/400/1"] {
-        stage
+        harness
             .send_row(StockMovementRow { returned: Some(garbage.to_owned()), ..first.clone() })
             .await;
     }
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((7, 1), vec![1, 2, 3], 0));
-    stage.send_row(last).await;
-    stage.caught_up().await;
-    assert_eq!(stage.now().await, ((10, 4), vec![], 2));
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((7, 1), vec![1, 2, 3], 0));
+    harness.send_row(last).await;
+    harness.caught_up().await;
+    assert_eq!(harness.now().await, ((10, 4), vec![], 2));
     consumer.stop().await.unwrap();
 }

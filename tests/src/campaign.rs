@@ -81,18 +81,18 @@ pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -
     troubles::let_read_only_bind(&servers.endpoints().database_url).await;
     let replica = format!("campaign-{}-{seed}-replica", flavor.name());
     let replica = replica_of(&servers.gate, &replica).await;
-    let mut ground = Ground { servers, replica };
+    let mut stack = Stack { servers, replica };
     let mut totals = Totals::default();
     while totals.counted < rounds {
-        leg(&mut ground, rounds, seed, &say, &mut totals).await;
+        leg(&mut stack, rounds, seed, &say, &mut totals).await;
     }
-    ground.servers.stop().await.unwrap();
+    stack.servers.stop().await.unwrap();
     fs::remove_dir_all(&dir).unwrap();
     totals
 }
 
 /// The servers of a campaign. The gate has one replica, which claims may wait for.
-struct Ground {
+struct Stack {
     servers: Servers,
     replica: OwnView,
 }
@@ -111,7 +111,7 @@ async fn replica_of(gate: &Process, name: &str) -> OwnView {
 /// Plays some rounds on a platform and database of their own: otherwise each verification would take longer
 /// than the last.
 async fn leg(
-    ground: &mut Ground,
+    stack: &mut Stack,
     rounds: u32,
     seed: u64,
     say: &impl Fn(String),
@@ -119,7 +119,7 @@ async fn leg(
 ) {
     let two_apis = |options| PlatformOptions { apis: 2, ..options };
     let mut world =
-        World::start_on(&TestServers::private(&ground.servers), "campaign", two_apis).await;
+        World::start_on(&TestServers::private(&stack.servers), "campaign", two_apis).await;
     let sampler = Sampler::start(world.sources.pool.clone());
     let mut history = History { records: Vec::new() };
     for _ in 0..LEG {
@@ -137,7 +137,7 @@ async fn leg(
         let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
         let mut promises = Promises::default();
         let records = (&mut history, &mut promises);
-        let (in_flight, told) = round.play(&mut world, ground, draw, records).await;
+        let (in_flight, told) = round.play(&mut world, stack, draw, records).await;
         let paid = round.held.check(&world, &told).await;
         promises.claims.extend(told.promises.claims);
         totals.paid += paid;
@@ -214,7 +214,7 @@ impl Round {
     async fn play(
         &self,
         world: &mut World,
-        ground: &mut Ground,
+        stack: &mut Stack,
         draw: Draw,
         (history, promises): (&mut History, &mut Promises),
     ) -> (u64, Told) {
@@ -223,7 +223,7 @@ impl Round {
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         let fault = async {
             match draw.trouble {
-                None => self.strike(world, ground, draw).await,
+                None => self.strike(world, stack, draw).await,
                 Some(trouble) => self.suffer(world, trouble, draw).await,
             }
         };
@@ -268,12 +268,12 @@ impl Round {
 
     /// Hits the victim while an admission is in flight, if one comes in time, and brings it back. Returns how
     /// many were in flight.
-    async fn strike(&self, world: &mut World, ground: &mut Ground, draw: Draw) -> u64 {
+    async fn strike(&self, world: &mut World, stack: &mut Stack, draw: Draw) -> u64 {
         self.await_in_flight(world).await;
         sleep(draw.offset).await;
         let before = self.await_in_flight(world).await;
         {
-            let victim = victim(world, ground, draw.victim);
+            let victim = victim(world, stack, draw.victim);
             match draw.fault {
                 Fault::Kill => victim.kill().unwrap(),
                 Fault::Stop => victim.pause().unwrap(),
@@ -290,7 +290,7 @@ impl Round {
             | Victim::Database => self.in_flight(world).await,
         };
         sleep(draw.down).await;
-        let victim = victim(world, ground, draw.victim);
+        let victim = victim(world, stack, draw.victim);
         match draw.fault {
             Fault::Kill => victim.start().await.unwrap(),
             Fault::Stop => victim.resume().unwrap(),
@@ -341,8 +341,8 @@ async fn arm(world: &mut World, points: &str) {
     api.restart().await.unwrap();
 }
 
-fn victim<'a>(world: &'a mut World, ground: &'a mut Ground, victim: Victim) -> &'a mut Process {
-    let Ground { servers, replica } = ground;
+fn victim<'a>(world: &'a mut World, stack: &'a mut Stack, victim: Victim) -> &'a mut Process {
+    let Stack { servers, replica } = stack;
     match victim {
         Victim::Api(number) => &mut world.platform.apis[number],
         Victim::Relay => &mut world.platform.relay,

@@ -45,7 +45,7 @@ struct Hold {
 }
 
 /// Delays the pieces of long lists until it is dropped.
-pub(crate) struct Held {
+pub(crate) struct DelayedPieces {
     mysql: MySql,
     hold: Hold,
 }
@@ -83,10 +83,10 @@ impl MySql {
     }
 
     /// Delays every piece of a long list.
-    pub(crate) fn hold(&self) -> Held {
+    pub(crate) fn hold(&self) -> DelayedPieces {
         let hold = Hold { permits: Arc::new(Semaphore::new(0)), waiting: watch::Sender::new(0) };
         *self.0.hold.lock().unwrap() = Some(hold.clone());
-        Held { mysql: self.clone(), hold }
+        DelayedPieces { mysql: self.clone(), hold }
     }
 
     fn rows(&self, user: UserId) -> Result<Vec<Change>, Down> {
@@ -109,7 +109,7 @@ impl MySql {
     }
 }
 
-impl Held {
+impl DelayedPieces {
     /// Waits until `count` pieces have been requested.
     pub(crate) async fn waited_for(&self, count: usize) {
         self.hold.waiting.subscribe().wait_for(|waiting| *waiting >= count).await.unwrap();
@@ -121,7 +121,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for DelayedPieces {
     fn drop(&mut self) {
         *self.mysql.0.hold.lock().unwrap() = None;
         self.hold.permits.close();

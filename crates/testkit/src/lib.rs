@@ -14,7 +14,7 @@ mod until;
 pub use claims::{MERCHANT, claim, draft, landed};
 pub use counters::{counted, record_metrics};
 pub use coupon_row::{CouponRow, insert_coupons, sql_time};
-pub use proxy::{COMMIT, Held, Proxy, server_of};
+pub use proxy::{COMMIT, HeldMessage, Proxy, server_of};
 pub use running::Running;
 pub use session::{Address, address, client, session, sql, try_sql};
 pub use until::{STATE_MAX, until, until_true, until_within};

@@ -57,12 +57,12 @@ enum Then {
 }
 
 /// A conversation that is held, or will be.
-pub struct Held {
+pub struct HeldMessage {
     here: watch::Receiver<bool>,
     then: watch::Sender<Option<Then>>,
 }
 
-impl Held {
+impl HeldMessage {
     /// Waits until the request, or its answer, is held.
     ///
     /// # Panics
@@ -134,21 +134,21 @@ impl Proxy {
     }
 
     /// Holds the next request that contains these bytes, before it reaches the server.
-    pub fn hold_request(&self, needle: &[u8]) -> Held {
+    pub fn hold_request(&self, needle: &[u8]) -> HeldMessage {
         self.hold(needle, What::Request)
     }
 
     /// Holds the answer to the next request that contains these bytes.
-    pub fn hold_answer(&self, needle: &[u8]) -> Held {
+    pub fn hold_answer(&self, needle: &[u8]) -> HeldMessage {
         self.hold(needle, What::Answer)
     }
 
-    fn hold(&self, needle: &[u8], held: What) -> Held {
+    fn hold(&self, needle: &[u8], held: What) -> HeldMessage {
         let (here, arrived) = watch::channel(false);
         let (then, decided) = watch::channel(None);
         let rule = Rule { needle: needle.to_vec(), held, here, then: decided };
         self.shared.rules.lock().unwrap().push(rule);
-        Held { here: arrived, then }
+        HeldMessage { here: arrived, then }
     }
 }
 

@@ -25,7 +25,7 @@ const WAVE: usize = 1_000;
 const AT_A_TIME: usize = 64;
 
 /// Starts a platform with its own database, which logs each statement.
-async fn ground(
+async fn start(
     name: &str,
     change: impl FnOnce(PlatformOptions) -> PlatformOptions,
 ) -> (OwnDatabase, World) {
@@ -88,7 +88,7 @@ async fn wave(api: &Api, answers: &mut Answers) {
 #[tokio::test]
 async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second() {
     let two = |options| PlatformOptions { apis: 2, ..options };
-    let (own, world) = ground("unknown-ids-of-many", two).await;
+    let (own, world) = start("unknown-ids-of-many", two).await;
     let known = world.template(100, |new| new).await;
     // Not the process that published it.
     let api = &world.apis[1];
@@ -127,7 +127,7 @@ async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second(
 
 #[tokio::test]
 async fn made_up_ids_of_one_user_cost_no_more_than_the_user_may_claim() {
-    let (own, world) = ground("unknown-ids-of-one", |options| {
+    let (own, world) = start("unknown-ids-of-one", |options| {
         options
             .with_env("CLAIMS_PER_USER_SECOND", &CLAIMS_PER_SECOND.to_string())
             .with_env("CLAIMS_PER_USER_MINUTE", "0")
@@ -153,7 +153,7 @@ async fn made_up_ids_of_one_user_cost_no_more_than_the_user_may_claim() {
 
 #[tokio::test]
 async fn one_unknown_id_is_one_statement_a_second_however_many_ask_for_it() {
-    let (own, world) = ground("one-unknown-id", |options| options).await;
+    let (own, world) = start("one-unknown-id", |options| options).await;
     let draft = NewTemplate::simple("A draft", 5, world.clock.now(), chrono::TimeDelta::hours(1));
     let draft = world.api().create(&draft).await.unwrap().id;
     let api = world.api();

@@ -13,7 +13,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::coupons::view_readers::{Progress, USERS, beside_readers};
+use crate::coupons::view_readers::{ReaderProgress, USERS, beside_readers};
 
 /// Losses, of six kinds in turn.
 const LOSSES: u64 = 18;
@@ -38,7 +38,7 @@ async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_end
     let world = World::start_on(&servers, "readers", |options| options).await;
     let seed = fastrand::u64(..);
     println!("seed {seed}");
-    let progress = Progress::default();
+    let progress = ReaderProgress::default();
     let losses = Losses {
         server,
         prefix: world.scope.key_prefix.clone(),
@@ -70,7 +70,7 @@ struct Lost {
 struct Losses<'a> {
     server: OwnView,
     prefix: String,
-    progress: &'a Progress,
+    progress: &'a ReaderProgress,
     rng: Rng,
 }
 

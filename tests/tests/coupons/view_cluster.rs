@@ -5,7 +5,7 @@ use fastrand::Rng;
 use pipeline_tests::{World, until};
 use runtime::report;
 
-use crate::coupons::view_readers::{Progress, USERS, beside_readers};
+use crate::coupons::view_readers::{ReaderProgress, USERS, beside_readers};
 
 /// Number of slots that move from the second master, which has those from 5461 on; user 2's is 5649.
 const SECONDS: u16 = 200;
@@ -20,7 +20,7 @@ async fn whatever_a_cluster_goes_through_each_answer_is_whole_and_shows_nothing_
     let world = World::start_on(&servers, "readers cluster", |options| options).await;
     let seed = Rng::new().u64(..);
     println!("seed {seed}");
-    let progress = Progress::default();
+    let progress = ReaderProgress::default();
     let all = go_through(cluster, &progress);
     // Each user's first view is one rebuild; the cluster's events must cause more.
     let (cluster, answers) = beside_readers(&world, &progress, seed, USERS as f64, all).await;
@@ -35,7 +35,7 @@ async fn whatever_a_cluster_goes_through_each_answer_is_whole_and_shows_nothing_
 }
 
 /// Slots move, a master dies and returns as a replica, and slots move again.
-async fn go_through(mut cluster: OwnCluster, progress: &Progress) -> OwnCluster {
+async fn go_through(mut cluster: OwnCluster, progress: &ReaderProgress) -> OwnCluster {
     progress.until_more_answers().await;
     cluster.reshard(1, 2, SECONDS).await.unwrap();
     progress.until_more_answers().await;

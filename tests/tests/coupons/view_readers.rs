@@ -27,14 +27,14 @@ const ANSWERS_BETWEEN: u64 = 25;
 
 /// Progress of the readers and of the losses.
 #[derive(Default)]
-pub(crate) struct Progress {
+pub(crate) struct ReaderProgress {
     /// Lists that readers got.
     answers: AtomicU64,
     /// Whether all losses are done.
     over: AtomicBool,
 }
 
-impl Progress {
+impl ReaderProgress {
     /// Waits until readers got enough answers for views to be rebuilt and trusted again.
     pub(crate) async fn until_more_answers(&self) {
         let enough = self.answers.load(Ordering::SeqCst) + ANSWERS_BETWEEN;
@@ -50,7 +50,7 @@ impl Progress {
 /// rebuilt.
 pub(crate) async fn beside_readers<T>(
     world: &World,
-    progress: &Progress,
+    progress: &ReaderProgress,
     seed: u64,
     rebuilds: f64,
     losses: impl Future<Output = T>,
@@ -114,7 +114,7 @@ async fn write(
     shopper: Shopper,
     [lasting, brief]: [TemplateId; 2],
     diary: &Diary,
-    progress: &Progress,
+    progress: &ReaderProgress,
     mut rng: Rng,
 ) {
     let mut unused = Vec::new();
@@ -145,7 +145,7 @@ async fn write(
     }
 }
 
-async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &Progress) {
+async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &ReaderProgress) {
     while !progress.over.load(Ordering::SeqCst) {
         let (before, asked_at) = (diary.so_far(), world.clock.now());
         let token = before.iter().rposition(|did| matches!(did, Did::Claimed(..)));

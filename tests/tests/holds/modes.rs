@@ -4,7 +4,7 @@ use devstack::Flavor;
 use futures::future::join_all;
 use pipeline_tests::{MODES, held_sale::HeldSale, promises::Ends};
 
-use crate::queued::conformance::ground;
+use crate::queued::conformance::start;
 
 /// Users of each sale have ids of their own, so far apart.
 const APART: i64 = 1_000;
@@ -17,7 +17,7 @@ testkit::on_each_flavor! {
 
 /// All sales at once. More users come than there are coupons, so units that come back are sold again.
 async fn sold_in_each_mode(flavor: Flavor) {
-    let Some((_servers, world)) = ground("held-modes", flavor).await else { return };
+    let Some((_servers, world)) = start("held-modes", flavor).await else { return };
     let mut sales = Vec::new();
     for (mode, first) in MODES.into_iter().zip((APART..).step_by(APART as usize)) {
         sales.push((mode, HeldSale::begin(&world, mode, first).await));

@@ -9,7 +9,7 @@ use mysql_store::verify;
 use pipeline_tests::{World, held_sale::HeldSale, promises::Ends, until};
 use serde_json::json;
 
-use crate::{holds::number, queued::conformance::ground, templates::validity::change};
+use crate::{holds::number, queued::conformance::start, templates::validity::change};
 
 const FIRST_USER: i64 = 1_000;
 
@@ -23,7 +23,7 @@ testkit::on_each_flavor! {
 }
 
 async fn moved_while_sold(flavor: Flavor) {
-    let Some((_servers, world)) = ground("held-moving", flavor).await else { return };
+    let Some((_servers, world)) = start("held-moving", flavor).await else { return };
     let direct = HeldSale::begin(&world, ("direct", "gate"), FIRST_USER).await;
     let queued = HeldSale::begin(&world, ("queued", "gate"), 2 * FIRST_USER).await;
     let templates = [direct.template, queued.template];

@@ -46,7 +46,7 @@ struct Sale {
 }
 
 async fn conforms(flavor: Flavor) {
-    let Some((mut servers, world)) = ground("conformance", flavor).await else { return };
+    let Some((mut servers, world)) = start("conformance", flavor).await else { return };
     let sampler = Sampler::start(world.sources.pool.clone());
     let mut sales = Vec::new();
     for mode in MODES {
@@ -93,14 +93,14 @@ async fn conforms(flavor: Flavor) {
     world.end().await;
 }
 
-/// Servers that only one test uses: a gate with a replica, and a database that may hang.
-pub(crate) struct Servers {
+/// OwnServers that only one test uses: a gate with a replica, and a database that may hang.
+pub(crate) struct OwnServers {
     database: OwnDatabase,
     _gate: OwnPair,
 }
 
 /// Starts a platform of two apis on a database of this kind and a gate with a replica.
-pub(crate) async fn ground(name: &str, flavor: Flavor) -> Option<(Servers, World)> {
+pub(crate) async fn start(name: &str, flavor: Flavor) -> Option<(OwnServers, World)> {
     let name = format!("{name}-{}", flavor.name());
     let database = OwnDatabase::start(&name, flavor, &[]).await;
     let database = if_installed(database, "the modes of claims on MySQL")?;
@@ -113,7 +113,7 @@ pub(crate) async fn ground(name: &str, flavor: Flavor) -> Option<(Servers, World
     };
     let servers = TestServers::at(endpoints);
     let world = World::start_on(&servers, &name.replace('-', " "), two_apis).await;
-    Some((Servers { database, _gate: gate }, world))
+    Some((OwnServers { database, _gate: gate }, world))
 }
 
 /// Claims from every spilling sale while MySQL hangs, until enough are answered 202, and checks how all of them end.

@@ -46,7 +46,7 @@ async fn while_the_broker_is_away_for_a_minute_the_outbox_takes_claims_and_they_
 }
 
 /// A platform on servers that only this test uses and may stop.
-async fn ground(name: &str) -> (Servers, World) {
+async fn start(name: &str) -> (Servers, World) {
     let dir = project_root().join(".dev/test").join(name.replace(' ', "-"));
     drop(fs::remove_dir_all(&dir));
     let servers = Servers::start(&dir, &Options::default()).await.unwrap();
@@ -80,7 +80,7 @@ async fn accept(
 
 /// MySQL dies, then hangs.
 async fn mysql_away(name: &str, longer: Duration) {
-    let (mut servers, world) = ground(name).await;
+    let (mut servers, world) = start(name).await;
     let [topic, gate, spill] = [
         world.template(10_000, after_topic).await,
         world.template(10_000, after_gate).await,
@@ -143,7 +143,7 @@ async fn mysql_away(name: &str, longer: Duration) {
 
 /// The broker hangs: what waits for it is told that its outcome is unknown, and lands later.
 async fn broker_away(name: &str, longer: Duration) {
-    let (mut servers, world) = ground(name).await;
+    let (mut servers, world) = start(name).await;
     let [topic, gate] =
         [world.template(10_000, after_topic).await, world.template(10_000, after_gate).await];
     let mut promises = Promises::default();

@@ -30,7 +30,7 @@ const USERS: i64 = 300;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A platform whose gate is a master with a replica.
-async fn ground(name: &str) -> (OwnPair, World) {
+async fn start(name: &str) -> (OwnPair, World) {
     let shared = TestServers::shared();
     let pair = OwnPair::start(&shared.scope(name).database, FIT).await.unwrap();
     let endpoints = Endpoints { gate_redis_url: pair.url(), ..shared.endpoints().clone() };
@@ -40,7 +40,7 @@ async fn ground(name: &str) -> (OwnPair, World) {
 
 #[tokio::test]
 async fn a_switch_of_masters_in_a_queued_sale_loses_no_202_of_the_topic() {
-    let (mut pair, world) = ground("queued switch").await;
+    let (mut pair, world) = start("queued switch").await;
     let mut sale = Sale::open(&world).await;
     let load = sale.begin(&world).await;
     pair.master.server.kill().unwrap();
@@ -76,7 +76,7 @@ async fn a_stale_replica_that_is_promoted_in_a_queued_sale_loses_no_202_of_the_t
 
 #[tokio::test]
 async fn a_202_after_a_replica_outlives_its_master_and_is_not_given_without_the_replica() {
-    let (mut pair, mut world) = ground("queued replica").await;
+    let (mut pair, mut world) = start("queued replica").await;
     let after_replica = |new: NewTemplate| new.in_mode("queued", "replica");
     let template = world.template(20, after_replica).await;
     let mut promises = Promises::default();

@@ -14,18 +14,18 @@ use topic::{FencedWriter, TableReader, TopicLayout, TopicNames, ensure_topics};
 const END_TXN: [u8; 2] = [0, 26];
 
 /// A proxy in front of a broker that can delay requests that end a transaction.
-struct Way {
+struct DelayingProxy {
     listener: TcpListener,
-    gate: Arc<Gate>,
+    gate: Arc<Barrier>,
 }
 
 #[derive(Default)]
-struct Gate {
+struct Barrier {
     is_closed: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
+impl Barrier {
     fn set(&self, is_closed: bool) {
         *self.is_closed.lock().unwrap() = is_closed;
         self.opened.notify_all();
@@ -37,7 +37,7 @@ impl Gate {
     }
 }
 
-impl Way {
+impl DelayingProxy {
     fn new() -> Self {
         Self { listener: TcpListener::bind("127.0.0.1:0").unwrap(), gate: Arc::default() }
     }
@@ -69,7 +69,7 @@ impl Way {
 }
 
 /// Forwards requests: four bytes of length, two bytes of API key, and the rest.
-fn requests(mut client: &TcpStream, mut broker: &TcpStream, gate: &Gate) -> io::Result<()> {
+fn requests(mut client: &TcpStream, mut broker: &TcpStream, gate: &Barrier) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
         client.read_exact(&mut length)?;
@@ -84,7 +84,7 @@ fn requests(mut client: &TcpStream, mut broker: &TcpStream, gate: &Gate) -> io::
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_is_not_answered_in_time_is_in_the_way_of_no_later_write() {
-    let way = Way::new();
+    let way = DelayingProxy::new();
     let broker = OwnBroker::advertised("held-commit", way.address().port()).await.unwrap();
     way.lead_to(broker.server.address());
     let (brokers, names) = (way.address().to_string(), TopicNames::new("held"));

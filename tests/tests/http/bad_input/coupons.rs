@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
 /// Queries of the list, with the expected status and code.
 const QUERIES: [(&str, u16, &str); 21] = [
@@ -43,11 +43,12 @@ const SHOP_QUERIES: [(&str, u16, &str); 9] = [
     ("merchant_id=1&merchant_id=2", 400, "MALFORMED_QUERY"),
 ];
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let (coupon, claim) = (ground.coupon, &ground.claim);
-    let get = |path: &str| ground.attacker.request(Method::GET, path);
-    let post = |path: String, body: &Value| ground.attacker.request(Method::POST, &path).json(body);
-    let (order, template) = (json!({ "order_ref": "the-attackers-order" }), ground.one);
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let (coupon, claim) = (targets.coupon, &targets.claim);
+    let get = |path: &str| targets.attacker.request(Method::GET, path);
+    let post =
+        |path: String, body: &Value| targets.attacker.request(Method::POST, &path).json(body);
+    let (order, template) = (json!({ "order_ref": "the-attackers-order" }), targets.one);
     let unknown = "COUPON_NOT_FOUND";
     let mut cases: Vec<Case> = QUERIES
         .iter()
@@ -67,7 +68,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         let path = format!("/v1/me/coupons/{id}/use");
         cases.push(case(&format!("coupon {id}"), post(path, &order), 404, "NOT_FOUND"));
     }
-    cases.extend(of_templates(ground));
+    cases.extend(of_templates(targets));
     let poll = |query: &str| get(&format!("/v1/claims/{claim}{query}"));
     let unknown = "CLAIM_NOT_FOUND";
     cases.extend([
@@ -109,28 +110,28 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
 }
 
 /// Lists of shops, and what a user has had of a template.
-fn of_templates(ground: &Ground) -> Vec<Case> {
+fn of_templates(targets: &Targets) -> Vec<Case> {
     let mut cases = Vec::new();
     for (query, status, code) in SHOP_QUERIES {
         let path = format!("/v1/shop/templates?{query}");
-        cases.push(case(query, ground.api.anonymous(Method::GET, &path), status, code));
+        cases.push(case(query, targets.api.anonymous(Method::GET, &path), status, code));
     }
     let mine = |id: &str| format!("/v1/me/templates/{id}");
     for (id, code) in [
         (NOTHING, "TEMPLATE_NOT_FOUND"),
-        (ground.draft.to_string().as_str(), "TEMPLATE_NOT_FOUND"),
+        (targets.draft.to_string().as_str(), "TEMPLATE_NOT_FOUND"),
         ("mine", "NOT_FOUND"),
         ("-1", "NOT_FOUND"),
         ("9223372036854775808", "NOT_FOUND"),
     ] {
         cases.push(case(
             &format!("my template {id}"),
-            ground.attacker.request(Method::GET, &mine(id)),
+            targets.attacker.request(Method::GET, &mine(id)),
             404,
             code,
         ));
     }
-    let by_key = ground.api.operator(Method::GET, &mine(&ground.one.to_string()));
+    let by_key = targets.api.operator(Method::GET, &mine(&targets.one.to_string()));
     cases.push(case("my template by a key", by_key, 401, "UNAUTHENTICATED"));
     cases
 }

@@ -3,13 +3,13 @@
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let mut cases = payments(ground);
-    cases.extend(cancellations(ground));
-    cases.extend(bans(ground));
-    cases.extend(ledgers(ground));
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let mut cases = payments(targets);
+    cases.extend(cancellations(targets));
+    cases.extend(bans(targets));
+    cases.extend(ledgers(targets));
     cases
 }
 
@@ -28,10 +28,10 @@ fn lists() -> Vec<(Value, u16)> {
     ]
 }
 
-fn payments(ground: &Ground) -> Vec<Case> {
+fn payments(targets: &Targets) -> Vec<Case> {
     let path = format!("/v1/claims/{NOTHING}/confirm");
     let post = |path: &str, body: &Value| -> RequestBuilder {
-        ground.api.operator(Method::POST, path).json(body)
+        targets.api.operator(Method::POST, path).json(body)
     };
     let mut cases = Vec::new();
     for payment_ref in
@@ -54,18 +54,18 @@ fn payments(ground: &Ground) -> Vec<Case> {
         cases.push(case(&format!("payment {body}"), post(&path, &body), 400, "MALFORMED_BODY"));
     }
     let good = json!({ "payment_ref": "p" });
-    let unknown = post(&format!("{path}?template={}", ground.one), &good);
+    let unknown = post(&format!("{path}?template={}", targets.one), &good);
     cases.push(case("a payment for nothing", unknown, 404, "CLAIM_NOT_FOUND"));
     let other = post(&format!("{path}?template={NOTHING}"), &good);
     cases.push(case("a payment of no template", other, 404, "TEMPLATE_NOT_FOUND"));
-    let by_user = ground.attacker.request(Method::POST, &path).json(&good);
+    let by_user = targets.attacker.request(Method::POST, &path).json(&good);
     cases.push(case("a payment by a user", by_user, 401, "UNAUTHENTICATED"));
     cases
 }
 
-fn cancellations(ground: &Ground) -> Vec<Case> {
+fn cancellations(targets: &Targets) -> Vec<Case> {
     let path = format!("/v1/claims/{NOTHING}/cancel");
-    let post = |body: &Value| ground.attacker.request(Method::POST, &path).json(body);
+    let post = |body: &Value| targets.attacker.request(Method::POST, &path).json(body);
     let mut cases = Vec::new();
     for reason in ["", "\u{202e}", "a\nb", &"r".repeat(201)] {
         let body = json!({ "reason": reason });
@@ -82,11 +82,11 @@ fn cancellations(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-fn bans(ground: &Ground) -> Vec<Case> {
+fn bans(targets: &Targets) -> Vec<Case> {
     let path = |template: &str, user: &str| format!("/v1/templates/{template}/users/{user}");
-    let one = ground.one.to_string();
+    let one = targets.one.to_string();
     let lift = |path: &str, body: &Value| {
-        ground.api.operator(Method::POST, &format!("{path}/ban/lift")).json(body)
+        targets.api.operator(Method::POST, &format!("{path}/ban/lift")).json(body)
     };
     let good = json!({ "reason": "r" });
     let mut cases = vec![
@@ -100,9 +100,9 @@ fn bans(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-fn ledgers(ground: &Ground) -> Vec<Case> {
-    let path = format!("/v1/templates/{}/ledger", ground.one);
-    let get = |query: &str| ground.api.operator(Method::GET, &format!("{path}?{query}"));
+fn ledgers(targets: &Targets) -> Vec<Case> {
+    let path = format!("/v1/templates/{}/ledger", targets.one);
+    let get = |query: &str| targets.api.operator(Method::GET, &format!("{path}?{query}"));
     [
         ("limit=0", 422, "INVALID_LIMIT"),
         ("limit=-1", 400, "MALFORMED_QUERY"),

@@ -2,15 +2,15 @@
 
 use reqwest::{Method, header::HeaderValue};
 
-use super::{Case, Ground, case};
+use super::{Case, Targets, case};
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let path = format!("/v1/templates/{}/claims", ground.several);
-    let claim = || ground.attacker.request(Method::POST, &path);
-    let movements = format!("/v1/templates/{}/stock-movements", ground.one);
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let path = format!("/v1/templates/{}/claims", targets.several);
+    let claim = || targets.attacker.request(Method::POST, &path);
+    let movements = format!("/v1/templates/{}/stock-movements", targets.one);
     let movement = || {
         let body = serde_json::json!({ "delta": 5, "reason": "more" });
-        ground.api.operator(Method::POST, &movements).json(&body)
+        targets.api.operator(Method::POST, &movements).json(&body)
     };
     let long = "k".repeat(65);
     let mut cases = vec![

@@ -4,7 +4,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use shopper::Api;
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
 /// Operators other than the owner of everything.
 pub(super) struct Strangers {
@@ -50,18 +50,18 @@ impl Strangers {
     }
 }
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let mut cases = strangers(ground);
-    cases.extend(scopes(ground));
-    cases.extend(forged(ground));
-    cases.extend(requests(ground));
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let mut cases = strangers(targets);
+    cases.extend(scopes(targets));
+    cases.extend(forged(targets));
+    cases.extend(requests(targets));
     cases
 }
 
 /// Another merchant's resources are reported as not found.
-fn strangers(ground: &Ground) -> Vec<Case> {
-    let admin = &ground.strangers.admin;
-    let one = format!("/v1/templates/{}", ground.one);
+fn strangers(targets: &Targets) -> Vec<Case> {
+    let admin = &targets.strangers.admin;
+    let one = format!("/v1/templates/{}", targets.one);
     let not_found = |name: &str, request: RequestBuilder| {
         case(&format!("a stranger: {name}"), request, 404, "TEMPLATE_NOT_FOUND")
     };
@@ -78,14 +78,14 @@ fn strangers(ground: &Ground) -> Vec<Case> {
     let movement = admin.operator(Method::POST, &path).header("idempotency-key", "m");
     cases.push(not_found("move", movement.json(&json!({ "delta": -1, "reason": "a" }))));
     for sub in ["", "/story"] {
-        let path = format!("/v1/claim-states/{}{sub}", ground.claim);
+        let path = format!("/v1/claim-states/{}{sub}", targets.claim);
         let claim = admin.operator(Method::GET, &path);
         cases.push(case(&format!("a stranger's claim{sub}"), claim, 404, "CLAIM_NOT_FOUND"));
-        let claim = admin.operator(Method::GET, &format!("{path}?template={}", ground.one));
+        let claim = admin.operator(Method::GET, &format!("{path}?template={}", targets.one));
         let what = format!("a claim{sub} at a stranger's template");
         cases.push(case(&what, claim, 404, "TEMPLATE_NOT_FOUND"));
     }
-    let key = format!("/v1/api-keys/{}", ground.strangers.reader_id);
+    let key = format!("/v1/api-keys/{}", targets.strangers.reader_id);
     let revoke = admin.operator(Method::DELETE, &key);
     cases.push(case("a stranger's key revoked", revoke, 404, "KEY_NOT_FOUND"));
     let rotate = admin.operator(Method::POST, &format!("{key}/rotate"));
@@ -107,10 +107,10 @@ fn strangers(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-fn scopes(ground: &Ground) -> Vec<Case> {
-    let (reader, operator) = (&ground.strangers.reader, &ground.strangers.operator);
-    let one = format!("/v1/templates/{}", ground.one);
-    let key = format!("/v1/api-keys/{}", ground.strangers.reader_id);
+fn scopes(targets: &Targets) -> Vec<Case> {
+    let (reader, operator) = (&targets.strangers.reader, &targets.strangers.operator);
+    let one = format!("/v1/templates/{}", targets.one);
+    let key = format!("/v1/api-keys/{}", targets.strangers.reader_id);
     let mut cases = Vec::new();
     for (api, method, path) in [
         (reader, Method::POST, "/v1/templates".to_owned()),
@@ -145,18 +145,18 @@ fn scopes(ground: &Ground) -> Vec<Case> {
 }
 
 /// Keys that are not accepted.
-fn forged(ground: &Ground) -> Vec<Case> {
-    let real = &ground.strangers.keys[0];
+fn forged(targets: &Targets) -> Vec<Case> {
+    let real = &targets.strangers.keys[0];
     // The secret may contain the underscore that precedes it.
-    let (head, secret) = real.split_at("ck_".len() + ground.strangers.admin_id.len());
+    let (head, secret) = real.split_at("ck_".len() + targets.strangers.admin_id.len());
     let secret = &secret[1..];
     let other_end = if secret.ends_with('A') { "E" } else { "A" };
-    let platform = &ground.world.platform.options.operator_key;
+    let platform = &targets.world.platform.options.operator_key;
     let mut cases = Vec::new();
     for (name, key) in [
         ("of another id", format!("ck_{NOTHING}_{secret}")),
         ("of the key's id and another's secret", {
-            let other = &ground.strangers.keys[1];
+            let other = &targets.strangers.keys[1];
             format!("{head}_{}", &other[other.len() - secret.len()..])
         }),
         ("with its last character changed", format!("{}{other_end}", &real[..real.len() - 1])),
@@ -164,27 +164,27 @@ fn forged(ground: &Ground) -> Vec<Case> {
         ("with more behind", format!("{real}A")),
         ("in capitals", real.to_uppercase()),
         ("without its secret", format!("{head}_")),
-        ("that is an id", ground.strangers.admin_id.clone()),
+        ("that is an id", targets.strangers.admin_id.clone()),
         ("of an id that is none", format!("ck_-1_{secret}")),
         ("of an id too large", format!("ck_9223372036854775808_{secret}")),
         ("as a bearer", format!("Bearer {real}")),
         ("in quotes", format!("\"{real}\"")),
-        ("that was revoked", ground.strangers.keys[3].clone()),
+        ("that was revoked", targets.strangers.keys[3].clone()),
         ("of the platform, cut short", platform[..platform.len() - 1].to_owned()),
         ("that selects", "ck_1_' or '1'='1".to_owned()),
     ] {
-        let request = ground.api.with_operator_key(&key).operator(Method::GET, "/v1/templates");
+        let request = targets.api.with_operator_key(&key).operator(Method::GET, "/v1/templates");
         cases.push(case(&format!("a key {name}"), request, 401, "UNAUTHENTICATED"));
     }
-    let twice = ground.strangers.admin.operator(Method::GET, "/v1/templates");
+    let twice = targets.strangers.admin.operator(Method::GET, "/v1/templates");
     let twice = twice.header("x-api-key", platform.as_str());
     cases.push(case("two keys", twice, 401, "UNAUTHENTICATED"));
     cases
 }
 
 /// Invalid requests about keys and merchants.
-fn requests(ground: &Ground) -> Vec<Case> {
-    let post = |path: &str, body: &Value| ground.api.operator(Method::POST, path).json(body);
+fn requests(targets: &Targets) -> Vec<Case> {
+    let post = |path: &str, body: &Value| targets.api.operator(Method::POST, path).json(body);
     let mut cases = Vec::new();
     for (body, status, code) in [
         (json!({ "name": "", "scopes": ["read"] }), 422, "INVALID_KEY"),
@@ -212,19 +212,19 @@ fn requests(ground: &Ground) -> Vec<Case> {
     ] {
         cases.push(case(&body.to_string(), post("/v1/merchants", &body), status, code));
     }
-    let rotate = format!("/v1/api-keys/{}/rotate", ground.strangers.reader_id);
+    let rotate = format!("/v1/api-keys/{}/rotate", targets.strangers.reader_id);
     let too_long = json!({ "overlap_seconds": 2_592_001 });
     cases.push(case("too long an overlap", post(&rotate, &too_long), 422, "INVALID_KEY"));
     let negative = json!({ "overlap_seconds": -1 });
     cases.push(case("an overlap below 0", post(&rotate, &negative), 400, "MALFORMED_BODY"));
     let gone = format!("/v1/api-keys/{NOTHING}");
-    let revoke = ground.api.operator(Method::DELETE, &gone);
+    let revoke = targets.api.operator(Method::DELETE, &gone);
     cases.push(case("no key", revoke, 404, "KEY_NOT_FOUND"));
-    let other = format!("/v1/audit?merchant_id={}&cursor=x", ground.strangers.merchant);
-    let record = ground.api.operator(Method::GET, &other);
+    let other = format!("/v1/audit?merchant_id={}&cursor=x", targets.strangers.merchant);
+    let record = targets.api.operator(Method::GET, &other);
     cases.push(case("a cursor that is none", record, 400, "INVALID_CURSOR"));
     for query in ["limit=0", "limit=101"] {
-        let record = ground.api.operator(Method::GET, &format!("/v1/audit?{query}"));
+        let record = targets.api.operator(Method::GET, &format!("/v1/audit?{query}"));
         cases.push(case(query, record, 422, "INVALID_LIMIT"));
     }
     cases

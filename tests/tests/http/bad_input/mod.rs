@@ -37,7 +37,7 @@ const NOTHING: &str = "4611686018427387904";
 const CASES_MIN: usize = 815;
 
 /// The data that the inputs target.
-struct Ground {
+struct Targets {
     world: World,
     api: Api,
     /// Published, limit 1; the victim holds one.
@@ -59,7 +59,7 @@ struct Ground {
     strangers: merchants::Strangers,
 }
 
-impl Ground {
+impl Targets {
     async fn prepare(servers: &TestServers) -> Self {
         // Debug logs are checked for secrets too.
         let world = World::start_on(servers, "bad input", |options| {
@@ -174,7 +174,7 @@ fn case(name: &str, request: RequestBuilder, status: u16, code: &'static str) ->
 
 #[tokio::test]
 async fn hostile_input_is_answered_by_a_problem_and_changes_nothing() {
-    each_is_a_problem(Ground::prepare(&TestServers::shared()).await).await;
+    each_is_a_problem(Targets::prepare(&TestServers::shared()).await).await;
 }
 
 #[tokio::test]
@@ -184,29 +184,29 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing_in_a_mysql()
     let options = Options { flavor: Flavor::Mysql, ..Options::default() };
     let started = Servers::start(&dir, &options).await;
     let Some(mut servers) = if_installed(started, "hostile input, on MySQL") else { return };
-    each_is_a_problem(Ground::prepare(&TestServers::private(&servers)).await).await;
+    each_is_a_problem(Targets::prepare(&TestServers::private(&servers)).await).await;
     servers.stop().await.unwrap();
     fs::remove_dir_all(dir).unwrap();
 }
 
 #[expect(clippy::print_stdout, reason = "the count")]
-async fn each_is_a_problem(ground: Ground) {
-    let world = &ground.world;
-    let before = ground.state().await;
+async fn each_is_a_problem(targets: Targets) {
+    let world = &targets.world;
+    let before = targets.state().await;
     let mut wrong = Vec::new();
-    let cases = ground.cases();
+    let cases = targets.cases();
     let count = cases.len() + raw::CASES.len();
     println!("{count} hostile inputs");
     assert!(count >= CASES_MIN, "{count} hostile inputs");
-    let document = ground.api.anonymous(Method::GET, "/openapi.json");
-    let document: Value = ground.api.send(document).await.unwrap().json().unwrap();
+    let document = targets.api.anonymous(Method::GET, "/openapi.json");
+    let document: Value = targets.api.send(document).await.unwrap().json().unwrap();
     let mut previous = String::new();
     for (name, request, status, code) in cases {
         let asked = request.try_clone().unwrap().build().unwrap();
         if !is_documented(&document, &asked, status, code) {
             wrong.push(format!("{name}: {status} {code} is not in the document"));
         }
-        let answer = ground.api.send(request).await;
+        let answer = targets.api.send(request).await;
         let answer = answer.unwrap_or_else(|error| panic!("{name}, behind {previous}: {error:?}"));
         previous.clone_from(&name);
         if !is_problem(&answer, status, code) {
@@ -215,20 +215,20 @@ async fn each_is_a_problem(ground: Ground) {
     }
     wrong.extend(raw::wrong(world.platform.api_url()));
     assert!(wrong.is_empty(), "{} of {count}: {wrong:#?}", wrong.len());
-    for (after, before) in ground.state().await.iter().zip(&before) {
+    for (after, before) in targets.state().await.iter().zip(&before) {
         assert_eq!(after, before, "nothing has changed");
     }
-    assert_eq!(world.count(ground.one).await.all() + world.count(ground.several).await.all(), 1);
-    no_log_contains_a_secret(&ground);
+    assert_eq!(world.count(targets.one).await.all() + world.count(targets.several).await.all(), 1);
+    no_log_contains_a_secret(&targets);
 
     // A valid request works as usual.
-    let claim = |quantity| ground.attacker.claim(ground.several, Some("good"), quantity);
+    let claim = |quantity| targets.attacker.claim(targets.several, Some("good"), quantity);
     assert_eq!(claim(2).await.unwrap().status, 201);
     let reused = claim(1).await.unwrap();
     assert!(is_problem(&reused, 422, "IDEMPOTENCY_KEY_REUSED"), "{reused:?}");
-    assert_eq!(world.count(ground.several).await.all(), 2);
+    assert_eq!(world.count(targets.several).await.all(), 2);
     world.assert_sound(None).await;
-    ground.world.end().await;
+    targets.world.end().await;
 }
 
 /// Whether the answer is a problem of this status and code that is not retryable and reveals no internals.
@@ -248,10 +248,10 @@ fn is_problem(answer: &Answer, status: u16, code: &str) -> bool {
         && !inside.into_iter().any(|word| answer.body.to_lowercase().contains(word))
 }
 
-fn no_log_contains_a_secret(ground: &Ground) {
-    let platform = &ground.world.platform;
-    let token = tokens::of(&ground.attacker);
-    let keys = ground.strangers.keys.iter().map(String::as_str);
+fn no_log_contains_a_secret(targets: &Targets) {
+    let platform = &targets.world.platform;
+    let token = tokens::of(&targets.attacker);
+    let keys = targets.strangers.keys.iter().map(String::as_str);
     let secrets = [
         platform.options.jwt_secret.as_str(),
         platform.options.receipt_secret.as_str(),

@@ -5,23 +5,23 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use shopper::NewTemplate;
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let mut cases = templates(ground);
-    cases.extend(changes(ground));
-    cases.extend(movements(ground));
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let mut cases = templates(targets);
+    cases.extend(changes(targets));
+    cases.extend(movements(targets));
     cases
 }
 
 /// Drafts with one error each.
-fn templates(ground: &Ground) -> Vec<Case> {
-    let good = NewTemplate::simple("A sale", 10, ground.world.clock.now(), TimeDelta::hours(1));
+fn templates(targets: &Targets) -> Vec<Case> {
+    let good = NewTemplate::simple("A sale", 10, targets.world.clock.now(), TimeDelta::hours(1));
     let good = serde_json::to_value(good).unwrap();
     let create = |change: &Value| -> RequestBuilder {
         let mut body = good.clone();
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
-        ground.api.operator(Method::POST, "/v1/templates").json(&body)
+        targets.api.operator(Method::POST, "/v1/templates").json(&body)
     };
     let one =
         |change: &Value, status, code| case(&change.to_string(), create(change), status, code);
@@ -122,17 +122,17 @@ fn malformed() -> Vec<Value> {
 }
 
 /// Invalid changes of a template.
-fn changes(ground: &Ground) -> Vec<Case> {
-    let mut cases = turns(ground);
-    cases.extend(edits(ground));
+fn changes(targets: &Targets) -> Vec<Case> {
+    let mut cases = turns(targets);
+    cases.extend(edits(targets));
     cases
 }
 
 /// Invalid changes of state.
-fn turns(ground: &Ground) -> Vec<Case> {
-    let path = format!("/v1/templates/{}", ground.one);
+fn turns(targets: &Targets) -> Vec<Case> {
+    let path = format!("/v1/templates/{}", targets.one);
     let [one, draft, paused, ended] =
-        [ground.one, ground.draft, ground.paused, ground.ended].map(|id| id.to_string());
+        [targets.one, targets.draft, targets.paused, targets.ended].map(|id| id.to_string());
     let mut cases = Vec::new();
     for (id, verb, status, code) in [
         (NOTHING, "publish", 404, "TEMPLATE_NOT_FOUND"),
@@ -147,7 +147,7 @@ fn turns(ground: &Ground) -> Vec<Case> {
         (&ended, "pause", 409, "INVALID_TRANSITION"),
         (&ended, "resume", 409, "INVALID_TRANSITION"),
     ] {
-        let request = ground.api.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
+        let request = targets.api.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
         cases.push(case(&format!("{verb} {id}"), request, status, code));
     }
     for (verb, body, status, code) in [
@@ -157,15 +157,15 @@ fn turns(ground: &Ground) -> Vec<Case> {
         ("resume", json!({ "accepted": "land" }), 422, "INVALID_TEMPLATE"),
         ("pause", json!({ "accepted": 1 }), 400, "MALFORMED_BODY"),
     ] {
-        let request = ground.api.operator(Method::POST, &format!("{path}/{verb}")).json(&body);
+        let request = targets.api.operator(Method::POST, &format!("{path}/{verb}")).json(&body);
         cases.push(case(&format!("{verb} {body}"), request, status, code));
     }
     cases
 }
 
 /// Invalid edits.
-fn edits(ground: &Ground) -> Vec<Case> {
-    let path = format!("/v1/templates/{}", ground.one);
+fn edits(targets: &Targets) -> Vec<Case> {
+    let path = format!("/v1/templates/{}", targets.one);
     let mut cases = Vec::new();
     let (from, until) = ("1900-01-01T00:00:00Z", "2099-01-01T00:00:00Z");
     for (change, status, code) in [
@@ -197,7 +197,7 @@ fn edits(ground: &Ground) -> Vec<Case> {
             "MALFORMED_BODY",
         ),
     ] {
-        let request = ground.api.operator(Method::PATCH, &path).json(&change);
+        let request = targets.api.operator(Method::PATCH, &path).json(&change);
         cases.push(case(&change.to_string(), request, status, code));
     }
     for (tag, status, code) in [
@@ -209,21 +209,21 @@ fn edits(ground: &Ground) -> Vec<Case> {
         ("\"-2\"", 412, "PRECONDITION_FAILED"),
         ("\"99999999999999999999\"", 412, "PRECONDITION_FAILED"),
     ] {
-        let request = ground.api.operator(Method::PATCH, &path).header("if-match", tag);
+        let request = targets.api.operator(Method::PATCH, &path).header("if-match", tag);
         cases.push(case(tag, request.json(&json!({ "name": "x" })), status, code));
     }
-    let request = ground.api.operator(Method::GET, &format!("{path}/validity-move"));
+    let request = targets.api.operator(Method::GET, &format!("{path}/validity-move"));
     cases.push(case("a move that never was", request, 404, "MOVE_NOT_FOUND"));
     cases
 }
 
-fn movements(ground: &Ground) -> Vec<Case> {
+fn movements(targets: &Targets) -> Vec<Case> {
     let path = |id: &str| format!("/v1/templates/{id}/stock-movements");
     let send = |id: &str, body: &Value| {
-        let request = ground.api.operator(Method::POST, &path(id)).header("idempotency-key", "m");
+        let request = targets.api.operator(Method::POST, &path(id)).header("idempotency-key", "m");
         request.json(body)
     };
-    let one = ground.one.to_string();
+    let one = targets.one.to_string();
     let mut cases = vec![
         case(
             "a movement of nothing",

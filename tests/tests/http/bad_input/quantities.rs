@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
 /// Invalid ids, as written in a path.
 const NO_IDS: [&str; 16] = [
@@ -73,17 +73,17 @@ const NO_TYPES: [&str; 8] = [
 /// Unknown field names.
 const NO_FIELDS: [&str; 5] = ["user_id", "Quantity", "__proto__", "quantity ", ""];
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let mut cases = ids(ground);
-    cases.extend(bodies(ground));
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let mut cases = ids(targets);
+    cases.extend(bodies(targets));
     cases
 }
 
-fn ids(ground: &Ground) -> Vec<Case> {
+fn ids(targets: &Targets) -> Vec<Case> {
     let post =
-        |id: &str| ground.attacker.request(Method::POST, &format!("/v1/templates/{id}/claims"));
+        |id: &str| targets.attacker.request(Method::POST, &format!("/v1/templates/{id}/claims"));
     let unknown =
-        [NOTHING.to_owned(), "0".to_owned(), ground.draft.to_string(), ground.coupon.to_string()];
+        [NOTHING.to_owned(), "0".to_owned(), targets.draft.to_string(), targets.coupon.to_string()];
     let mut cases: Vec<Case> = unknown
         .iter()
         .map(|id| case(&format!("template {id}"), post(id), 404, "TEMPLATE_NOT_FOUND"))
@@ -95,9 +95,9 @@ fn ids(ground: &Ground) -> Vec<Case> {
     cases
 }
 
-fn bodies(ground: &Ground) -> Vec<Case> {
-    let path = format!("/v1/templates/{}/claims", ground.one);
-    let post = || ground.attacker.request(Method::POST, &path);
+fn bodies(targets: &Targets) -> Vec<Case> {
+    let path = format!("/v1/templates/{}/claims", targets.one);
+    let post = || targets.attacker.request(Method::POST, &path);
     let typed = |body: Vec<u8>| post().header("content-type", "application/json").body(body);
     let mut cases = vec![case("a huge body", typed(vec![b' '; 80 << 10]), 413, "BODY_TOO_LARGE")];
     let mut malformed: Vec<(String, Vec<u8>)> = vec![

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use shopper::Shopper;
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
 const INVALID: &str = "RECEIPT_INVALID";
 
@@ -24,16 +24,16 @@ const NO_RECEIPTS: [&str; 9] = [
 const NO_EVENTS: [&str; 8] =
     ["-1", "+1", "01", "1.0", "END", "18446744073709551616", "1 or 1=1", "../end"];
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let mut cases = garbage(ground);
-    cases.extend(misplaced(ground));
-    cases.extend(odd_events(ground));
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let mut cases = garbage(targets);
+    cases.extend(misplaced(targets));
+    cases.extend(odd_events(targets));
     cases
 }
 
 /// Texts that are no receipt.
-fn garbage(ground: &Ground) -> Vec<Case> {
-    let (place, receipt) = ground.location.split_once("&receipt=").unwrap();
+fn garbage(targets: &Targets) -> Vec<Case> {
+    let (place, receipt) = targets.location.split_once("&receipt=").unwrap();
     let mut texts: Vec<String> = NO_RECEIPTS.map(str::to_owned).into();
     texts.extend([
         "A".repeat(168),
@@ -48,7 +48,7 @@ fn garbage(ground: &Ground) -> Vec<Case> {
     let mut cases = Vec::new();
     for text in texts {
         for path in [format!("{place}&receipt={text}"), events(place, &text)] {
-            let request = ground.waiter.request(Method::GET, &path);
+            let request = targets.waiter.request(Method::GET, &path);
             cases.push(case(&format!("receipt {path}"), request, 422, INVALID));
         }
     }
@@ -56,16 +56,16 @@ fn garbage(ground: &Ground) -> Vec<Case> {
 }
 
 /// A receipt in a place or in hands that it is not for.
-fn misplaced(ground: &Ground) -> Vec<Case> {
-    let (location, claim, one) = (&ground.location, &ground.claim, ground.one);
+fn misplaced(targets: &Targets) -> Vec<Case> {
+    let (location, claim, one) = (&targets.location, &targets.claim, targets.one);
     let (place, receipt) = location.split_once("&receipt=").unwrap();
     let get = |shopper: &Shopper, path: &str| shopper.request(Method::GET, path);
-    let own = |path: &str| get(&ground.waiter, path);
+    let own = |path: &str| get(&targets.waiter, path);
     let mut cases = Vec::new();
     let (_, query) = location.split_once('?').unwrap();
     for (name, request, status, code) in [
-        ("another's receipt", get(&ground.attacker, location), 422, INVALID),
-        ("another's events", get(&ground.attacker, &events(place, receipt)), 422, INVALID),
+        ("another's receipt", get(&targets.attacker, location), 422, INVALID),
+        ("another's events", get(&targets.attacker, &events(place, receipt)), 422, INVALID),
         ("a receipt of another claim", own(&format!("/v1/claims/{claim}?{query}")), 422, INVALID),
         (
             "a receipt of another template",
@@ -90,7 +90,7 @@ fn misplaced(ground: &Ground) -> Vec<Case> {
         ),
         (
             "events by a key",
-            ground.api.operator(Method::GET, &events(place, receipt)),
+            targets.api.operator(Method::GET, &events(place, receipt)),
             401,
             "UNAUTHENTICATED",
         ),
@@ -113,9 +113,9 @@ fn misplaced(ground: &Ground) -> Vec<Case> {
 }
 
 /// Streams that begin after what is no event.
-fn odd_events(ground: &Ground) -> Vec<Case> {
-    let (place, receipt) = ground.location.split_once("&receipt=").unwrap();
-    let own = |path: &str| ground.waiter.request(Method::GET, path);
+fn odd_events(targets: &Targets) -> Vec<Case> {
+    let (place, receipt) = targets.location.split_once("&receipt=").unwrap();
+    let own = |path: &str| targets.waiter.request(Method::GET, path);
     let mut cases = Vec::new();
     for id in NO_EVENTS {
         let request = own(&events(place, receipt)).header("last-event-id", id);

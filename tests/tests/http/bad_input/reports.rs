@@ -2,13 +2,13 @@
 
 use reqwest::Method;
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let ask = |path: &str| ground.api.operator(Method::GET, path);
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let ask = |path: &str| targets.api.operator(Method::GET, path);
     let mut cases = Vec::new();
     for what in ["report", "timeseries"] {
-        let one = format!("/v1/templates/{}/{what}", ground.one);
+        let one = format!("/v1/templates/{}/{what}", targets.one);
         let nothing = format!("/v1/templates/{NOTHING}/{what}");
         cases.push(case(&format!("{what} of nothing"), ask(&nothing), 404, "TEMPLATE_NOT_FOUND"));
         let no_id = format!("/v1/templates/-1/{what}");
@@ -24,12 +24,12 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
             let request = ask(&format!("{one}?{query}"));
             cases.push(case(&format!("{query} of a {what}"), request, status, code));
         }
-        let nobody = ground.api.anonymous(Method::GET, &one);
+        let nobody = targets.api.anonymous(Method::GET, &one);
         cases.push(case(&format!("{what} by nobody"), nobody, 401, "UNAUTHENTICATED"));
-        let shopper = ground.attacker.request(Method::GET, &one);
+        let shopper = targets.attacker.request(Method::GET, &one);
         cases.push(case(&format!("{what} by a shopper"), shopper, 401, "UNAUTHENTICATED"));
     }
-    let one = format!("/v1/templates/{}/timeseries", ground.one);
+    let one = format!("/v1/templates/{}/timeseries", targets.one);
     for (query, status, code) in [
         ("step=0", 422, "INVALID_SPAN"),
         ("step=-60", 422, "INVALID_SPAN"),
@@ -40,7 +40,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         let request = ask(&format!("{one}?{query}"));
         cases.push(case(&format!("{query} of a time series"), request, status, code));
     }
-    let path = format!("/v1/templates/{}/report?step=60", ground.one);
+    let path = format!("/v1/templates/{}/report?step=60", targets.one);
     cases.push(case("a report by steps", ask(&path), 400, "MALFORMED_QUERY"));
     cases
 }

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::Shopper;
 
-use super::{Case, Ground, case};
+use super::{Case, Targets, case};
 
 /// `{"alg":"none","typ":"JWT"}` and other spellings of it, in base64url.
 const UNSIGNED: [&str; 4] = [
@@ -28,9 +28,9 @@ pub(super) fn of(shopper: &Shopper) -> String {
     header.strip_prefix("Bearer ").unwrap().to_owned()
 }
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let path = format!("/v1/templates/{}/claims", ground.one);
-    let api = &ground.api;
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let path = format!("/v1/templates/{}/claims", targets.one);
+    let api = &targets.api;
     let with = |name: &str, header: String| {
         let request = api.anonymous(Method::POST, &path).header("authorization", header);
         case(name, request, 401, "UNAUTHENTICATED")
@@ -42,28 +42,28 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         with("a scheme alone", "Bearer".to_owned()),
         with("no token behind the scheme", "Bearer ".to_owned()),
         with("another scheme", "Basic YTpi".to_owned()),
-        with("a token without a scheme", of(&ground.attacker)),
-        with("two tokens in one header", format!("Bearer {0}, Bearer {0}", of(&ground.attacker))),
-        with("two spaces", format!("Bearer  {}", of(&ground.attacker))),
+        with("a token without a scheme", of(&targets.attacker)),
+        with("two tokens in one header", format!("Bearer {0}, Bearer {0}", of(&targets.attacker))),
+        with("two spaces", format!("Bearer  {}", of(&targets.attacker))),
         case(
             "two headers",
-            ground.attacker.request(Method::POST, &path).header("authorization", "Bearer x"),
+            targets.attacker.request(Method::POST, &path).header("authorization", "Bearer x"),
             401,
             "UNAUTHENTICATED",
         ),
     ];
-    cases.extend(bent(ground).into_iter().map(|(name, token)| bearer(&name, token)));
-    cases.extend(forged(ground).into_iter().map(|(name, token)| bearer(&name, token)));
-    cases.extend(operators(ground));
+    cases.extend(bent(targets).into_iter().map(|(name, token)| bearer(&name, token)));
+    cases.extend(forged(targets).into_iter().map(|(name, token)| bearer(&name, token)));
+    cases.extend(operators(targets));
     cases
 }
 
 /// Variants of a valid token.
-fn bent(ground: &Ground) -> Vec<(String, String)> {
-    let token = of(&ground.attacker);
+fn bent(targets: &Targets) -> Vec<(String, String)> {
+    let token = of(&targets.attacker);
     let parts: Vec<&str> = token.split('.').collect();
     let [header, payload, signature] = parts[..] else { panic!("{token}") };
-    let others = of(&ground.victim);
+    let others = of(&targets.victim);
     let others_payload = others.split('.').nth(1).unwrap();
     let flipped = if signature.starts_with('A') { "B" } else { "A" };
     let mut bent: Vec<(String, String)> = [
@@ -94,8 +94,8 @@ fn bent(ground: &Ground) -> Vec<(String, String)> {
 }
 
 /// Tokens signed with other keys, or with ours for claims that we do not accept.
-fn forged(ground: &Ground) -> Vec<(String, String)> {
-    let secret = ground.world.platform.options.jwt_secret.clone();
+fn forged(targets: &Targets) -> Vec<(String, String)> {
+    let secret = targets.world.platform.options.jwt_secret.clone();
     let sign = |header: Header, claims: &Value, secret: &str| {
         jsonwebtoken::encode(&header, claims, &EncodingKey::from_secret(secret.as_bytes())).unwrap()
     };
@@ -142,14 +142,14 @@ fn forged(ground: &Ground) -> Vec<(String, String)> {
     .into()
 }
 
-fn operators(ground: &Ground) -> Vec<Case> {
-    let (api, path) = (&ground.api, "/v1/templates");
-    let key = &ground.world.platform.options.operator_key;
+fn operators(targets: &Targets) -> Vec<Case> {
+    let (api, path) = (&targets.api, "/v1/templates");
+    let key = &targets.world.platform.options.operator_key;
     let with = |name: &str, key: String| {
         let request = api.anonymous(Method::GET, path).header("x-api-key", key);
         case(name, request, 401, "UNAUTHENTICATED")
     };
-    let user = |path: &str| ground.attacker.request(Method::GET, path);
+    let user = |path: &str| targets.attacker.request(Method::GET, path);
     vec![
         case("no key", api.anonymous(Method::GET, path), 401, "UNAUTHENTICATED"),
         with("an empty key", String::new()),

@@ -2,11 +2,11 @@
 
 use reqwest::Method;
 
-use super::{Case, Ground, NOTHING, case};
+use super::{Case, NOTHING, Targets, case};
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let claims = format!("/v1/templates/{}/claims", ground.one);
-    let claim = || ground.attacker.request(Method::POST, &claims);
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let claims = format!("/v1/templates/{}/claims", targets.one);
+    let claim = || targets.attacker.request(Method::POST, &claims);
     let mut cases = vec![
         case(
             "large headers",
@@ -16,7 +16,7 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         ),
         case(
             "a large token",
-            ground.api.anonymous(Method::POST, &claims).bearer_auth("a".repeat(20_000)),
+            targets.api.anonymous(Method::POST, &claims).bearer_auth("a".repeat(20_000)),
             431,
             "HEADERS_TOO_LARGE",
         ),
@@ -33,33 +33,33 @@ pub(super) fn cases(ground: &Ground) -> Vec<Case> {
         case("a host with a user", claim().header("host", "u@a"), 400, "HOST_INVALID"),
         case(
             "a long path",
-            ground.attacker.request(Method::GET, &format!("/v1/{}", "a".repeat(5_000))),
+            targets.attacker.request(Method::GET, &format!("/v1/{}", "a".repeat(5_000))),
             414,
             "URI_TOO_LONG",
         ),
         case(
             "a long query",
-            ground
+            targets
                 .attacker
                 .request(Method::GET, &format!("/v1/me/coupons?a={}", "a".repeat(5_000))),
             414,
             "URI_TOO_LONG",
         ),
     ];
-    cases.extend(paths(ground));
+    cases.extend(paths(targets));
     cases
 }
 
-fn paths(ground: &Ground) -> Vec<Case> {
-    let claims = format!("/v1/templates/{}/claims", ground.one);
+fn paths(targets: &Targets) -> Vec<Case> {
+    let claims = format!("/v1/templates/{}/claims", targets.one);
     let mut cases = Vec::new();
     for accept in ["text/html", "application/json;q=0", "image/*", "application/xml, text/*", ""] {
-        let request = ground.attacker.request(Method::POST, &claims).header("accept", accept);
+        let request = targets.attacker.request(Method::POST, &claims).header("accept", accept);
         cases.push(case(&format!("accepting {accept:?}"), request, 406, "NOT_ACCEPTABLE"));
     }
     for method in ["PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "FROB", "post"] {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let request = ground.attacker.request(method.clone(), &claims);
+        let request = targets.attacker.request(method.clone(), &claims);
         cases.push(case(&format!("{method} for POST"), request, 405, "METHOD_NOT_ALLOWED"));
     }
     for path in [
@@ -79,11 +79,11 @@ fn paths(ground: &Ground) -> Vec<Case> {
         "/v1/me/coupons;a=1",
         "/v1/shop/templates/first",
     ] {
-        let request = ground.attacker.request(Method::GET, path);
+        let request = targets.attacker.request(Method::GET, path);
         cases.push(case(&format!("path {path}"), request, 404, "NOT_FOUND"));
     }
-    for id in [NOTHING.to_owned(), ground.draft.to_string()] {
-        let request = ground.api.anonymous(Method::GET, &format!("/v1/shop/templates/{id}"));
+    for id in [NOTHING.to_owned(), targets.draft.to_string()] {
+        let request = targets.api.anonymous(Method::GET, &format!("/v1/shop/templates/{id}"));
         cases.push(case(&format!("the page of {id}"), request, 404, "TEMPLATE_NOT_FOUND"));
     }
     cases
