@@ -8,7 +8,7 @@ use futures::future::join_all;
 use landing::{
     claims::{
         Answer, Unavailable,
-        fate::{Asked, Fate, fate},
+        fate::{ClaimQuery, Fate, fate},
     },
     resolver::{Resolved, Resolver},
 };
@@ -274,7 +274,7 @@ async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
     let world = World::open("asked by another", 10, 1).await;
     let theirs = claim(USER, "a", 1);
     let epoch = admit(&world, &theirs).await;
-    let asked = |user| Asked { id: theirs.id, template: Some(TEMPLATE), user };
+    let asked = |user| ClaimQuery { id: theirs.id, template: Some(TEMPLATE), user };
     let later = now() + TimeDelta::minutes(2);
     for user in [Some(UserId(71)), None] {
         let fate = fate(&world.pool, &world.gate, asked(user), later, || true).await.unwrap();

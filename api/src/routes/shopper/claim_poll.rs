@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use coupon::{ClaimId, TemplateId, UserId};
-use landing::claims::fate::{Asked, Fate, FateError, QueuedFate, fate, queued_fate};
+use landing::claims::fate::{ClaimQuery, Fate, FateError, QueuedFate, fate, queued_fate};
 use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,7 @@ async fn found(
         },
         None => None,
     };
-    let asked = Asked { id, template, user: Some(user) };
+    let asked = ClaimQuery { id, template, user: Some(user) };
     let may_fence = || app.fence_limit.count(user).is_ok();
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {

@@ -28,7 +28,7 @@ const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// The claim to look up.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct ClaimQuery {
     pub id: ClaimId,
     /// Its template, if the caller names it. Only then the gate can show that the claim is in flight.
     pub template: Option<TemplateId>,
@@ -72,7 +72,7 @@ pub enum FateError {
 pub async fn fate(
     pool: &MySqlPool,
     gate: &Gate,
-    asked: Asked,
+    asked: ClaimQuery,
     now: DateTime<Utc>,
     may_fence: impl FnOnce() -> bool,
 ) -> Result<Fate, FateError> {
@@ -124,7 +124,7 @@ async fn decided(pool: &MySqlPool, id: ClaimId) -> Result<Option<ClaimFate>, Sto
 /// oldest template's.
 async fn is_possible(
     pool: &MySqlPool,
-    asked: Asked,
+    asked: ClaimQuery,
     made_at: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let first = match asked.template {
@@ -144,7 +144,7 @@ async fn is_possible(
 async fn in_gate(
     gate: &Gate,
     template: TemplateId,
-    asked: Asked,
+    asked: ClaimQuery,
 ) -> Result<Option<Fate>, GateError> {
     let Some(user) = asked.user else { return in_flight(gate, template, asked.id).await };
     let Some(meta) = gate.meta(template).await? else { return Ok(None) };

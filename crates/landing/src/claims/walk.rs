@@ -88,7 +88,7 @@ impl From<io::Error> for Stop {
 }
 
 /// The gate's answer.
-struct Asked {
+struct GateAnswer {
     verdict: Verdict,
     /// The time that the call passed to it.
     at: DateTime<Utc>,
@@ -163,7 +163,7 @@ impl Walk {
         template: &Template,
         claim: &Claim,
         epoch: Epoch,
-        Asked { verdict, at, copied }: Asked,
+        GateAnswer { verdict, at, copied }: GateAnswer,
     ) -> Result<Step, Stop> {
         let answer = match verdict {
             Verdict::Admitted { numbers, left } => {
@@ -229,7 +229,7 @@ impl Walk {
         template: &Template,
         claim: &Claim,
         epoch: Epoch,
-    ) -> Result<Asked, GateError> {
+    ) -> Result<GateAnswer, GateError> {
         let mut span = spans::gate(claim);
         let mut unknown_since: Option<Instant> = None;
         let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
@@ -262,7 +262,7 @@ impl Walk {
         template: &Template,
         claim: &Claim,
         epoch: Epoch,
-    ) -> Result<Asked, GateError> {
+    ) -> Result<GateAnswer, GateError> {
         // The gate keeps milliseconds, and so does what this process publishes.
         let at = (self.clock)();
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at);
@@ -271,10 +271,10 @@ impl Walk {
             && template.accept_after == AcceptAfter::Replica;
         if waits {
             let asked = gate.claim_replicated(claim, epoch, at, door, self.copies).await?;
-            return Ok(Asked { verdict: asked.0, at, copied: Some(asked.1) });
+            return Ok(GateAnswer { verdict: asked.0, at, copied: Some(asked.1) });
         }
         let verdict = gate.claim(claim, epoch, at, door).await?;
-        Ok(Asked { verdict, at, copied: None })
+        Ok(GateAnswer { verdict, at, copied: None })
     }
 
     /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode spill.

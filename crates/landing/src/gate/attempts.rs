@@ -12,7 +12,7 @@ use runtime::Backoff;
 
 use crate::gate::{
     gates::Gates,
-    rebuild::{Aim, Begun, RebuildError, Rebuilt, Site, begin, finish},
+    rebuild::{Aim, Begun, RebuildContext, RebuildError, Rebuilt, begin, finish},
 };
 
 /// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch and gives up what was
@@ -99,7 +99,7 @@ impl Gates {
             return Ok(());
         }
         let started = Instant::now();
-        match begin(&self.site(template, aim), started).await {
+        match begin(&self.context(template, aim), started).await {
             Ok(Begun::Ended(rebuilt)) => {
                 self.note_rebuilt(template, rebuilt);
                 Ok(())
@@ -121,7 +121,7 @@ impl Gates {
         let draining = Draining::new(self.clone(), template, since);
         tokio::spawn(async move {
             let gates = &draining.gates;
-            match finish(&gates.site(template, aim), epoch, started).await {
+            match finish(&gates.context(template, aim), epoch, started).await {
                 Ok(rebuilt) => gates.note_rebuilt(template, rebuilt),
                 Err(error) => {
                     gates.attempts.note(template, true);
@@ -147,8 +147,8 @@ impl Gates {
         }
     }
 
-    fn site(&self, template: TemplateId, aim: Aim) -> Site<'_> {
+    fn context(&self, template: TemplateId, aim: Aim) -> RebuildContext<'_> {
         let servers = (self.pool(), self.gate());
-        Site::new(servers, &**self.queue(), (template, aim), &self.holder, &self.points)
+        RebuildContext::new(servers, &**self.queue(), (template, aim), &self.holder, &self.points)
     }
 }

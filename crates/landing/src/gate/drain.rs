@@ -21,7 +21,7 @@ use thiserror::Error;
 use tokio::time::timeout;
 
 use crate::{
-    gate::rebuild::{LEASE, Site},
+    gate::rebuild::{LEASE, RebuildContext},
     queue::QueueError,
 };
 
@@ -57,18 +57,18 @@ enum LookError {
 }
 
 /// Waits until nothing that was queued before `epoch` began is on its way.
-pub(super) async fn drain(site: &Site<'_>, epoch: Epoch) -> Drained {
+pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained {
     let started = Instant::now();
     let mut backoff = Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1);
     let (mut renewed, mut end) = (started, None);
     loop {
         let looked = {
-            let mut looking = pin!(look(site, &mut end));
+            let mut looking = pin!(look(context, &mut end));
             loop {
                 if let Ok(looked) = timeout(RENEW_EVERY, &mut looking).await {
                     break looked;
                 }
-                if let Some(drained) = renew_or_warn(site, epoch).await {
+                if let Some(drained) = renew_or_warn(context, epoch).await {
                     return drained;
                 }
                 renewed = Instant::now();
@@ -77,16 +77,16 @@ pub(super) async fn drain(site: &Site<'_>, epoch: Epoch) -> Drained {
         match looked {
             Ok(true) => return Drained::Empty,
             Ok(false) => {}
-            Err(error) => warn_of(site.template, &error),
+            Err(error) => warn_of(context.template, &error),
         }
         if started.elapsed() >= ALARM_AFTER {
-            let (template, waits) = (site.template, started.elapsed());
+            let (template, waits) = (context.template, started.elapsed());
             let what = if end.is_none() { "its outbox" } else { "its claims in the topic" };
             let text = format!("template {template}, epoch {epoch}: {waits:.0?} for {what}");
             runtime::seldom!("a gate waits for queued claims to land", text);
         }
         if renewed.elapsed() >= RENEW_EVERY {
-            if let Some(drained) = renew_or_warn(site, epoch).await {
+            if let Some(drained) = renew_or_warn(context, epoch).await {
                 return drained;
             }
             renewed = Instant::now();
@@ -96,30 +96,30 @@ pub(super) async fn drain(site: &Site<'_>, epoch: Epoch) -> Drained {
 }
 
 /// Returns whether the queue is drained. Notes the partition's end once the outbox is empty.
-async fn look(site: &Site<'_>, noted: &mut Option<i64>) -> Result<bool, LookError> {
+async fn look(context: &RebuildContext<'_>, noted: &mut Option<i64>) -> Result<bool, LookError> {
     let end = match *noted {
         Some(end) => end,
-        None if site.gate.outbox_len(site.template).await? > 0 => return Ok(false),
-        None => *noted.insert(site.queue.end(site.template).await?),
+        None if context.gate.outbox_len(context.template).await? > 0 => return Ok(false),
+        None => *noted.insert(context.queue.end(context.template).await?),
     };
-    Ok(site.queue.committed(site.template).await? >= end)
+    Ok(context.queue.committed(context.template).await? >= end)
 }
 
 /// Renews the lease. Returns how the wait ends, if MySQL answers and says so.
-async fn renew_or_warn(site: &Site<'_>, epoch: Epoch) -> Option<Drained> {
-    renew(site, epoch).await.unwrap_or_else(|error| {
-        warn_of(site.template, &error.into());
+async fn renew_or_warn(context: &RebuildContext<'_>, epoch: Epoch) -> Option<Drained> {
+    renew(context, epoch).await.unwrap_or_else(|error| {
+        warn_of(context.template, &error.into());
         None
     })
 }
 
 /// Renews the lease. Returns how the wait ends, if something else than the queue ends it.
-async fn renew(site: &Site<'_>, epoch: Epoch) -> Result<Option<Drained>, StoreError> {
+async fn renew(context: &RebuildContext<'_>, epoch: Epoch) -> Result<Option<Drained>, StoreError> {
     connect::within(async {
-        let mut connection = connect::acquire(site.pool).await?;
+        let mut connection = connect::acquire(context.pool).await?;
         // Whoever else has taken it raises the epoch first.
-        lease::take(&mut connection, &site.lease, site.holder, LEASE).await?;
-        let facts = stock::queue_facts(&mut connection, site.template).await?;
+        lease::take(&mut connection, &context.lease, context.holder, LEASE).await?;
+        let facts = stock::queue_facts(&mut connection, context.template).await?;
         Ok(match facts {
             Some(facts) if facts.epoch != epoch => Some(Drained::Overtaken),
             Some(facts) => (facts.queued_epoch == epoch).then_some(Drained::Empty),

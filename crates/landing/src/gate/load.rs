@@ -13,7 +13,7 @@ use mysql_store::{
 use redis_gate::{Gate, GateError, LOAD_USERS_MAX};
 use runtime::Backoff;
 
-use crate::gate::rebuild::{LEASE, RebuildError, Site};
+use crate::gate::rebuild::{LEASE, RebuildContext, RebuildError};
 
 /// Longest wait of a load for memory of the older epoch that Redis is still freeing, and the pauses between attempts.
 /// Freeing a million entries takes Redis about a second.
@@ -23,10 +23,10 @@ const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration:
 /// Loads the taken numbers. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn numbers(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
-    let (gate, template) = (site.gate, site.template);
+    let (gate, template) = (context.gate, context.template);
     let first = stock::taken_numbers_after(connection, template, UserId(-1));
     let mut users = connect::within(first).await?;
     while let Some((last, _)) = users.last() {
@@ -39,7 +39,7 @@ pub(super) async fn numbers(
             return Ok(false);
         }
         users = next?;
-        connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
+        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
     }
     Ok(true)
 }
@@ -48,10 +48,10 @@ pub(super) async fn numbers(
 /// user who holds numbers is looked up in any case. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn rejected(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
-    let (gate, template) = (site.gate, site.template);
+    let (gate, template) = (context.gate, context.template);
     let mut after = UserId(-1);
     loop {
         let page = look_up::rejected_users_after(connection, template, after);
@@ -61,7 +61,7 @@ pub(super) async fn rejected(
         if !load_rejected_page(gate, template, epoch, &users).await? {
             return Ok(false);
         }
-        connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
+        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
     }
 }
 
@@ -69,10 +69,10 @@ pub(super) async fn rejected(
 /// after [`numbers`]. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn returned_users(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
-    let (gate, template) = (site.gate, site.template);
+    let (gate, template) = (context.gate, context.template);
     let mut after = UserId(-1);
     loop {
         let page = stock::returned_users_after(connection, template, after);
@@ -82,7 +82,7 @@ pub(super) async fn returned_users(
         if !load_rejected_page(gate, template, epoch, &users).await? {
             return Ok(false);
         }
-        connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
+        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
     }
 }
 
@@ -90,14 +90,14 @@ pub(super) async fn returned_users(
 /// `None`: the gate is not loading this epoch any more.
 pub(super) async fn lapses(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
     first: i64,
 ) -> Result<Option<HashMap<UserId, i64>>, RebuildError> {
     let mut counted = HashMap::new();
     let mut after = UserId(-1);
     loop {
-        let page = returns::lapses_after(connection, site.template, after);
+        let page = returns::lapses_after(connection, context.template, after);
         let users = connect::within(page).await?;
         let Some(last) = users.last() else { return Ok(Some(counted)) };
         after = last.user;
@@ -106,14 +106,14 @@ pub(super) async fn lapses(
         for chunk in counts.chunks(LOAD_USERS_MAX) {
             let mut patience = Patience::new();
             loop {
-                match site.gate.load_lapses(site.template, epoch, chunk).await {
+                match context.gate.load_lapses(context.template, epoch, chunk).await {
                     Ok(true) => break,
                     Ok(false) => return Ok(None),
                     Err(error) => patience.bear(error).await?,
                 }
             }
         }
-        connect::within(lease::take(connection, &site.lease, site.holder, LEASE)).await?;
+        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
     }
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn lapses(
 /// the loaded counts already contain. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn returned_since(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
     (template, (first, last)): (&Template, (i64, i64)),
     counted: &HashMap<UserId, i64>,
@@ -145,7 +145,7 @@ pub(super) async fn returned_since(
             continue;
         }
         // Not repeated after an error: lapses that were counted would be counted again. The whole rebuild is.
-        if !site.gate.load_returned(template.id, epoch, &movement.returned).await? {
+        if !context.gate.load_returned(template.id, epoch, &movement.returned).await? {
             return Ok(false);
         }
     }

@@ -71,7 +71,7 @@ pub enum RebuildError {
 }
 
 /// A rebuild of one template's gate, and what it works with.
-pub(crate) struct Site<'a> {
+pub(crate) struct RebuildContext<'a> {
     pub(crate) pool: &'a MySqlPool,
     pub(crate) gate: &'a Gate,
     pub(crate) queue: &'a dyn ClaimQueue,
@@ -100,7 +100,7 @@ pub(crate) enum Begun {
     Drains(Epoch),
 }
 
-impl<'a> Site<'a> {
+impl<'a> RebuildContext<'a> {
     pub(crate) fn new(
         (pool, gate): (&'a MySqlPool, &'a Gate),
         queue: &'a dyn ClaimQueue,
@@ -129,10 +129,10 @@ pub async fn rebuild(
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
-    let site = Site::new((pool, gate), queue, (template, Aim::Open), holder, points);
-    match begin(&site, started).await? {
+    let context = RebuildContext::new((pool, gate), queue, (template, Aim::Open), holder, points);
+    match begin(&context, started).await? {
         Begun::Ended(rebuilt) => Ok(rebuilt),
-        Begun::Drains(epoch) => finish(&site, epoch, started).await,
+        Begun::Drains(epoch) => finish(&context, epoch, started).await,
     }
 }
 
@@ -141,23 +141,26 @@ pub async fn rebuild(
 ///
 /// # Errors
 /// MySQL or the gate failed.
-pub(crate) async fn begin(site: &Site<'_>, started: Instant) -> Result<Begun, RebuildError> {
-    let mut connection = connect::acquire(site.pool).await?;
-    let taken = lease::take(&mut connection, &site.lease, site.holder, LEASE);
+pub(crate) async fn begin(
+    context: &RebuildContext<'_>,
+    started: Instant,
+) -> Result<Begun, RebuildError> {
+    let mut connection = connect::acquire(context.pool).await?;
+    let taken = lease::take(&mut connection, &context.lease, context.holder, LEASE);
     if !connect::within(taken).await? {
         return Ok(Begun::Ended(Rebuilt::Elsewhere));
     }
-    let begun = match raise_epoch(site).await {
-        Ok(Some(epoch)) => begin_epoch(&mut connection, site, epoch).await,
+    let begun = match raise_epoch(context).await {
+        Ok(Some(epoch)) => begin_epoch(&mut connection, context, epoch).await,
         Ok(None) => Ok(Begun::Ended(Rebuilt::NoTemplate)),
         Err(error) => Err(error),
     };
     match begun {
         Ok(Begun::Drains(epoch)) => Ok(Begun::Drains(epoch)),
         Ok(Begun::Ended(rebuilt)) => {
-            ended(&mut connection, site, started, Ok(rebuilt)).await.map(Begun::Ended)
+            ended(&mut connection, context, started, Ok(rebuilt)).await.map(Begun::Ended)
         }
-        Err(error) => ended(&mut connection, site, started, Err(error)).await.map(Begun::Ended),
+        Err(error) => ended(&mut connection, context, started, Err(error)).await.map(Begun::Ended),
     }
 }
 
@@ -166,32 +169,32 @@ pub(crate) async fn begin(site: &Site<'_>, started: Instant) -> Result<Begun, Re
 /// # Errors
 /// MySQL or the gate failed after the wait. During it they may be away.
 pub(crate) async fn finish(
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
     started: Instant,
 ) -> Result<Rebuilt, RebuildError> {
-    site.points.reach("rebuild.before_drain").await?;
-    let drained = drain::drain(site, epoch).await;
-    let mut connection = connect::acquire(site.pool).await?;
+    context.points.reach("rebuild.before_drain").await?;
+    let drained = drain::drain(context, epoch).await;
+    let mut connection = connect::acquire(context.pool).await?;
     let rebuilt = match drained {
         Drained::Overtaken => Ok(Rebuilt::Overtaken),
-        Drained::Empty if site.aim == Aim::Close => close(&mut connection, site, epoch).await,
-        Drained::Empty => open(&mut connection, site, epoch, true).await,
+        Drained::Empty if context.aim == Aim::Close => close(&mut connection, context, epoch).await,
+        Drained::Empty => open(&mut connection, context, epoch, true).await,
     };
-    ended(&mut connection, site, started, rebuilt).await
+    ended(&mut connection, context, started, rebuilt).await
 }
 
 /// Releases the lease, and reports how the rebuild ended.
 async fn ended(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     started: Instant,
     rebuilt: Result<Rebuilt, RebuildError>,
 ) -> Result<Rebuilt, RebuildError> {
-    let template = site.template;
+    let template = context.template;
     // A failed connection is not used again; the lease expires.
     if !matches!(rebuilt, Err(RebuildError::Store(_))) {
-        connect::within(lease::release(connection, &site.lease, site.holder)).await?;
+        connect::within(lease::release(connection, &context.lease, context.holder)).await?;
     }
     let result = match &rebuilt {
         Ok(Rebuilt::Open(epoch)) => {
@@ -212,11 +215,11 @@ async fn ended(
 }
 
 /// Raises MySQL's epoch. Returns `None` if there is no such template.
-async fn raise_epoch(site: &Site<'_>) -> Result<Option<Epoch>, RebuildError> {
+async fn raise_epoch(context: &RebuildContext<'_>) -> Result<Option<Epoch>, RebuildError> {
     connect::within(async {
-        let mut transaction = connect::begin(site.pool).await?;
-        let epoch = stock::next_epoch(&mut transaction, site.template).await?;
-        site.points.reach("rebuild.before_epoch").await?;
+        let mut transaction = connect::begin(context.pool).await?;
+        let epoch = stock::next_epoch(&mut transaction, context.template).await?;
+        context.points.reach("rebuild.before_epoch").await?;
         connect::commit(transaction).await?;
         Ok(epoch)
     })
@@ -225,37 +228,37 @@ async fn raise_epoch(site: &Site<'_>) -> Result<Option<Epoch>, RebuildError> {
 
 async fn begin_epoch(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<Begun, RebuildError> {
-    site.points.reach("rebuild.before_begin").await?;
-    if !site.gate.begin(site.template, epoch).await? {
+    context.points.reach("rebuild.before_begin").await?;
+    if !context.gate.begin(context.template, epoch).await? {
         return Ok(Begun::Ended(Rebuilt::Overtaken));
     }
     // Asked after `begin`: until then the older gate may have heard of a mode that queues, and queued a claim.
-    let facts = connect::within(stock::queue_facts(connection, site.template)).await?;
+    let facts = connect::within(stock::queue_facts(connection, context.template)).await?;
     let Some(facts) = facts else { return Ok(Begun::Ended(Rebuilt::NoTemplate)) };
     if facts.ever_queued {
         return Ok(Begun::Drains(epoch));
     }
-    open(connection, site, epoch, false).await.map(Begun::Ended)
+    open(connection, context, epoch, false).await.map(Begun::Ended)
 }
 
 /// Ends the queue of a template that is over, and removes its gate.
 async fn close(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<Rebuilt, RebuildError> {
-    site.points.reach("rebuild.before_queued_epoch").await?;
-    let closed = stock::close_queue(connection, site.template, epoch);
+    context.points.reach("rebuild.before_queued_epoch").await?;
+    let closed = stock::close_queue(connection, context.template, epoch);
     if !connect::within(closed).await? {
         return Ok(Rebuilt::Overtaken);
     }
     // A loading gate is removed at any time. If this fails, the keeper unloads it.
     let now = DateTime::UNIX_EPOCH;
-    if let Err(error) = site.gate.unload(site.template, epoch, now).await {
-        let why = format!("template {}: {}", site.template, runtime::report(&error));
+    if let Err(error) = context.gate.unload(context.template, epoch, now).await {
+        let why = format!("template {}: {}", context.template, runtime::report(&error));
         runtime::seldom!("the gate of a closed queue is not removed yet", why);
     }
     Ok(Rebuilt::Closed)
@@ -265,11 +268,11 @@ async fn close(
 /// can have been rejected either.
 async fn open(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
     ever_queued: bool,
 ) -> Result<Rebuilt, RebuildError> {
-    let (gate, template_id, points) = (site.gate, site.template, site.points);
+    let (gate, template_id, points) = (context.gate, context.template, context.points);
     points.reach("rebuild.before_queued_epoch").await?;
     let set = stock::set_queued_epoch(connection, template_id, epoch);
     if !connect::within(set).await? {
@@ -280,7 +283,7 @@ async fn open(
     // `queued_epoch` too: from here on nothing lands that the gate has not admitted in this epoch.
     let template = connect::within(template::get(connection, template_id)).await?;
     let Some(template) = template else { return Ok(Rebuilt::NoTemplate) };
-    let stock = match load_users(connection, site, epoch, (&template, ever_queued)).await {
+    let stock = match load_users(connection, context, epoch, (&template, ever_queued)).await {
         Ok(Some(stock)) => stock,
         Ok(None) => return Ok(Rebuilt::Overtaken),
         Err(error) => {
@@ -312,7 +315,7 @@ async fn open(
 /// Loads what the gate must know of its users, and returns the stock that fits it. `None`: another epoch has begun.
 async fn load_users(
     connection: &mut MySqlConnection,
-    site: &Site<'_>,
+    context: &RebuildContext<'_>,
     epoch: Epoch,
     (template, ever_queued): (&Template, bool),
 ) -> Result<Option<Stock>, RebuildError> {
@@ -321,19 +324,19 @@ async fn load_users(
     // Without a limit there are no numbers to load; every refusal checks MySQL instead. What is accepted is checked only
     // for users with a rejected key, and these are loaded.
     if template.per_user_limit > 0 {
-        if !load::numbers(connection, site, epoch).await? {
+        if !load::numbers(connection, context, epoch).await? {
             return Ok(None);
         }
-        if template.hold.holds() && !load::returned_users(connection, site, epoch).await? {
+        if template.hold.holds() && !load::returned_users(connection, context, epoch).await? {
             return Ok(None);
         }
     }
-    if ever_queued && !load::rejected(connection, site, epoch).await? {
+    if ever_queued && !load::rejected(connection, context, epoch).await? {
         return Ok(None);
     }
     let mut counted = HashMap::new();
     if template.hold.lapses_allowed > 0 {
-        let loaded = load::lapses(connection, site, epoch, first).await?;
+        let loaded = load::lapses(connection, context, epoch, first).await?;
         let Some(loaded) = loaded else { return Ok(None) };
         counted = loaded;
     }
@@ -341,6 +344,6 @@ async fn load_users(
     let stock = connect::within(stock::get(connection, template.id)).await?;
     let Some(stock) = stock.filter(|stock| stock.epoch == epoch) else { return Ok(None) };
     let returned = (first, stock.movement);
-    let applied = load::returned_since(connection, site, epoch, (template, returned), &counted);
+    let applied = load::returned_since(connection, context, epoch, (template, returned), &counted);
     Ok(applied.await?.then_some(stock))
 }

@@ -3,7 +3,7 @@
 use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, RejectReason, UserId};
 use landing::claims::{
     Answer, Unavailable,
-    fate::{Asked, Fate, QueuedFate, fate, queued_fate},
+    fate::{ClaimQuery, Fate, QueuedFate, fate, queued_fate},
 };
 use mysql_store::{connect, look_up::ClaimFate};
 use redis_gate::{Door, Verdict};
@@ -77,7 +77,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
     accepted(&process.claim(&first).await);
     // The gate that could tell is gone.
     chain.world.lose_gate().await;
-    let asked = Asked { id: first.id, template: Some(TEMPLATE), user: Some(USER) };
+    let asked = ClaimQuery { id: first.id, template: Some(TEMPLATE), user: Some(USER) };
     // The ids of these tests are decades old.
     let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap();
     assert!(matches!(fate, Fate::Processing { .. }), "{fate:?}");
@@ -87,7 +87,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
 
 /// Asks without a receipt, long after the claim: the ids of these tests are decades old.
 async fn looked_up(chain: &Chain, claim: &Claim, user: UserId) -> Fate {
-    let asked = Asked { id: claim.id, template: Some(TEMPLATE), user: Some(user) };
+    let asked = ClaimQuery { id: claim.id, template: Some(TEMPLATE), user: Some(user) };
     fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
 }
 
