@@ -37,7 +37,7 @@ pub use at_rest::at_rest;
 pub use error::VerifyError;
 pub use history::{History, Record};
 pub use outcome::{Outcome, Report, Verdict};
-pub use progress::Progress;
+pub use progress::ProgressReporter;
 pub use sampler::Sampler;
 pub use sources::{Settings, Sources};
 

@@ -6,9 +6,9 @@ type Hear = dyn Fn(&str) + Send + Sync;
 
 /// Receives the verifier's progress; by default it is discarded.
 #[derive(Clone, Default)]
-pub struct Progress(Option<Arc<Hear>>);
+pub struct ProgressReporter(Option<Arc<Hear>>);
 
-impl Progress {
+impl ProgressReporter {
     /// Calls `hear` at each step with what is being checked, and how much of it is done.
     pub fn to(hear: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hear)))
@@ -21,8 +21,8 @@ impl Progress {
     }
 }
 
-impl fmt::Debug for Progress {
+impl fmt::Debug for ProgressReporter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Progress").field(&self.0.is_some()).finish()
+        f.debug_tuple("ProgressReporter").field(&self.0.is_some()).finish()
     }
 }

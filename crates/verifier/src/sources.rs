@@ -7,7 +7,7 @@ use redis_view::{GenerationsOf, ViewStore};
 use runtime::Secret;
 use topic::TopicNames;
 
-use crate::{Progress, VerifyError};
+use crate::{ProgressReporter, VerifyError};
 
 /// Connections to MySQL: one per running invariant, and one for the sampler.
 const CONNECTIONS: u32 = 4;
@@ -49,7 +49,7 @@ pub struct Sources {
     pub brokers: String,
     pub topics: TopicNames,
     /// Receives the verifier's progress.
-    pub progress: Progress,
+    pub progress: ProgressReporter,
     reader: Reader,
 }
 
@@ -74,7 +74,7 @@ impl Sources {
             view,
             brokers: settings.kafka_brokers.clone(),
             topics: TopicNames::new(settings.topic_prefix.clone()),
-            progress: Progress::default(),
+            progress: ProgressReporter::default(),
             reader,
         })
     }

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use runtime::Clock;
 use tokio::signal::unix::{SignalKind, signal};
-use verifier::{History, Progress, Report, Settings, Sources, at_rest, verify};
+use verifier::{History, ProgressReporter, Report, Settings, Sources, at_rest, verify};
 
 /// Interval between progress lines.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
@@ -66,7 +66,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 async fn connect(settings: &Settings) -> Result<Sources> {
     let mut sources = Sources::connect(settings).await.context("no platform to verify")?;
     let printed_at = Mutex::new(Instant::now());
-    sources.progress = Progress::to(move |what| {
+    sources.progress = ProgressReporter::to(move |what| {
         let mut printed_at = printed_at.lock().unwrap_or_else(PoisonError::into_inner);
         if printed_at.elapsed() >= PROGRESS_EVERY {
             *printed_at = Instant::now();

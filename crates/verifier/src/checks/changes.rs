@@ -42,7 +42,7 @@ pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyEr
     let passes = i64::try_from(coupons / COUPONS_PER_PASS).unwrap_or(i64::MAX - 1) + 1;
     let mut messages = 0;
     for pass in 0..passes {
-        let mut look = Look { partitions, passes, pass, seen: HashMap::new() };
+        let mut look = TopicPass { partitions, passes, pass, seen: HashMap::new() };
         messages = 0;
         each_message(sources, &topic, |message| {
             messages += 1;
@@ -58,7 +58,7 @@ pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyEr
 }
 
 /// One pass over the topic.
-struct Look {
+struct TopicPass {
     partitions: i32,
     passes: i64,
     pass: i64,
@@ -84,7 +84,7 @@ impl Seen {
     }
 }
 
-impl Look {
+impl TopicPass {
     fn is_of_this_pass(&self, id: i64) -> bool {
         id.rem_euclid(self.passes) == self.pass
     }

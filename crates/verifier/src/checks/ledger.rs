@@ -57,7 +57,7 @@ pub(crate) async fn adds_up(sources: &Sources) -> Result<Outcome, VerifyError> {
     for pass in 0..passes {
         sources.progress.say(|| format!("I15: pass {} of {passes}", pass + 1));
         let part = Part { passes, pass };
-        let mut look = Look { part, backs: HashMap::new(), lapses: HashMap::new() };
+        let mut look = LedgerPass { part, backs: HashMap::new(), lapses: HashMap::new() };
         look.at_coupons(&mut connection, &mut sizes).await?;
         look.at_movements(&mut connection, &mut sizes, &mut findings).await?;
         look.leftovers(&mut findings);
@@ -118,7 +118,7 @@ impl Part {
 }
 
 /// What one pass knows.
-struct Look {
+struct LedgerPass {
     part: Part,
     /// By moment and user, what is left to be explained.
     backs: HashMap<(Moment, i64), Back>,
@@ -126,7 +126,7 @@ struct Look {
     lapses: HashMap<(i64, i64), (i64, i64)>,
 }
 
-impl Look {
+impl LedgerPass {
     /// Notes what the coupons say, and in the first pass how many came back at each moment.
     async fn at_coupons(
         &mut self,

@@ -30,7 +30,7 @@ pub(crate) async fn agree(
     sources: &Sources,
     now: DateTime<Utc>,
 ) -> Result<(Outcome, Outcome), VerifyError> {
-    let mut look = Look {
+    let mut look = ViewWalk {
         agrees: Findings::of("I8", "views = unused rows: members, scores, details"),
         revenants: Findings::of("I11", "no view lists a coupon that has ended"),
         now,
@@ -79,7 +79,7 @@ fn parts<'a>(mut users: &'a [UserId], counts: &HashMap<UserId, u64>) -> Vec<&'a 
 }
 
 /// State of a walk through the views.
-struct Look {
+struct ViewWalk {
     agrees: Findings,
     revenants: Findings,
     now: DateTime<Utc>,
@@ -91,7 +91,7 @@ struct Look {
 /// A user's coupons in MySQL, by id.
 type Rows = BTreeMap<String, UserCoupon>;
 
-impl Look {
+impl ViewWalk {
     async fn at_all(&mut self, sources: &Sources, users: &[UserId]) -> Result<(), VerifyError> {
         let views: Vec<_> = stream::iter(users.iter().copied())
             .map(async |user| (user, sources.view.contents(user).await))

@@ -6,7 +6,7 @@ use devstack::{Flavor, OwnDatabase, OwnView};
 use mysql_store::{connect, verify};
 use testkit::{STATE_MAX, until_true};
 use tokio::process::Command;
-use verifier::{Progress, Settings, Sources, VerifyError};
+use verifier::{ProgressReporter, Settings, Sources, VerifyError};
 
 use crate::{hot_user::give, stage::Stage};
 
@@ -99,7 +99,8 @@ async fn it_reports_how_far_it_has_come() {
     let mut stage = Stage::new("progress").await;
     let reported: Arc<Mutex<Vec<String>>> = Arc::default();
     let lines = Arc::clone(&reported);
-    stage.sources.progress = Progress::to(move |line| lines.lock().unwrap().push(line.to_owned()));
+    stage.sources.progress =
+        ProgressReporter::to(move |line| lines.lock().unwrap().push(line.to_owned()));
     assert!(stage.report().await.holds());
     let reported = reported.lock().unwrap();
     for part in ["I7: template 7", "I8 and I11: 0 of 3 views", "I9: 3 coupons", "I10: "] {
