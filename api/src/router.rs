@@ -20,7 +20,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     access::{self, Access},
     code::Code,
-    connections::{Connection, OfAddress, arriving::Progress, limits::Limits},
+    connections::{Connection, OfAddress, arriving::BodyProgress, limits::Limits},
     http::{
         cors,
         extract::{self, BODY_BYTES_MAX},
@@ -199,7 +199,7 @@ pub(crate) async fn bounded(
     request: Request,
     next: Next,
 ) -> Response {
-    let (request, body) = Progress::of(request);
+    let (request, body) = BodyProgress::of(request);
     let mut answer = within(limits, request, next, &body).await.into_response();
     if !body.is_over() {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -212,7 +212,7 @@ async fn within(
     limits: Limits,
     request: Request,
     next: Next,
-    body: &Progress,
+    body: &BodyProgress,
 ) -> Result<Response, Problem> {
     request_checks::check(&request)?;
     let _one_of_its_address = of_address(&request)?;

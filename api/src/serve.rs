@@ -41,7 +41,7 @@ use crate::{
     receipt::Receipts,
     router::router,
     routes::shop::batch,
-    servers::Servers,
+    servers::ServerHealth,
     shop::{batches::Batches, stock::ShopStock},
     state::{App, Parts},
     stats,
@@ -61,7 +61,7 @@ const FENCES_PER_MINUTE: u32 = 10;
 /// Serves until the process is to stop.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     // Added before the first wait: a part that is missing from `/readyz` counts as ready.
-    let (http, servers) = (context.health.part("http"), Servers::of(&config, &context.health));
+    let (http, servers) = (context.health.part("http"), ServerHealth::of(&config, &context.health));
     config.validate()?;
     let (listener, connections) = intake(&config)?;
     let pool = mysql(&config).await?;

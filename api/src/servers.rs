@@ -26,14 +26,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
 
 /// The servers, each with its handle.
-pub(crate) struct Servers {
+pub(crate) struct ServerHealth {
     mysql: Part,
     gate: Part,
     view: Part,
     kafka: Part,
 }
 
-impl Servers {
+impl ServerHealth {
     /// Adds the servers to `health`. None is up yet.
     pub(crate) fn of(config: &Config, health: &Health) -> Self {
         let needed = |name, url: &str| health.server(name, &runtime::address(url));

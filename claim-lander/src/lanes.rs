@@ -7,12 +7,12 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use topic::Progress;
+use topic::PartitionProgress;
 
-use crate::pace::Pace;
+use crate::landing_rate::LandingRate;
 
-/// Share by which a pace must change to be news while nothing lands.
-const PACE_NEWS: f64 = 0.1;
+/// Share by which a rate must change to be published while nothing lands.
+const RATE_NEWS: f64 = 0.1;
 
 /// The partitions of this lander.
 #[derive(Debug, Default)]
@@ -26,9 +26,9 @@ struct Lane {
     next: Option<i64>,
     /// When the oldest message of the batch in hand was published.
     oldest: Option<DateTime<Utc>>,
-    pace: Pace,
+    rate: LandingRate,
     /// What was published last.
-    told: Option<Progress>,
+    published: Option<PartitionProgress>,
 }
 
 impl Lanes {
@@ -44,7 +44,7 @@ impl Lanes {
         let lane = lanes.entry(partition).or_default();
         lane.next = lane.next.map(|next| next.min(first));
         lane.oldest = Some(oldest);
-        lane.pace.begin(now);
+        lane.rate.begin(now);
     }
 
     /// Records that a batch of so many messages is done, and what its partition goes on with.
@@ -53,7 +53,7 @@ impl Lanes {
         let lane = lanes.entry(partition).or_default();
         lane.next = lane.next.max(Some(next));
         lane.oldest = None;
-        lane.pace.end(now, messages);
+        lane.rate.end(now, messages);
     }
 
     /// Forgets partitions other than these: their new owner tells how far they are.
@@ -80,26 +80,26 @@ impl Lanes {
         partition: i32,
         end: i64,
         (now, at_ms): (Instant, i64),
-    ) -> Option<(Progress, bool)> {
+    ) -> Option<(PartitionProgress, bool)> {
         let mut lanes = self.lock();
         let lane = lanes.get_mut(&partition)?;
         let committed = lane.next?;
         // What was landed after the end was asked for is beyond it.
         let end = end.max(committed);
-        let landed_per_s = lane.pace.measure(now);
-        let progress = Progress { partition, committed, end, landed_per_s, at_ms };
-        let is_news = lane.told.is_none_or(|told| {
-            let by = (told.landed_per_s - landed_per_s).abs();
-            (told.committed, told.end) != (committed, end)
-                || committed < end && by > told.landed_per_s * PACE_NEWS
+        let landed_per_s = lane.rate.measure(now);
+        let progress = PartitionProgress { partition, committed, end, landed_per_s, at_ms };
+        let is_news = lane.published.is_none_or(|published| {
+            let by = (published.landed_per_s - landed_per_s).abs();
+            (published.committed, published.end) != (committed, end)
+                || committed < end && by > published.landed_per_s * RATE_NEWS
         });
         Some((progress, is_news))
     }
 
     /// Records what was published.
-    pub(crate) fn told(&self, progress: Progress) {
+    pub(crate) fn published(&self, progress: PartitionProgress) {
         if let Some(lane) = self.lock().get_mut(&progress.partition) {
-            lane.told = Some(progress);
+            lane.published = Some(progress);
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
 
     fn seen(lanes: &Lanes, end: i64, now: Instant) -> Option<(i64, i64, bool)> {
         let (progress, is_news) = lanes.progress(3, end, (now, 0))?;
-        lanes.told(progress);
+        lanes.published(progress);
         Some((progress.committed, progress.end, is_news))
     }
 

@@ -18,9 +18,9 @@
 mod away;
 mod config;
 mod dead_letter;
+mod landing_rate;
 mod lanes;
 mod metrics;
-mod pace;
 mod patience;
 mod payments;
 mod progress;
@@ -45,7 +45,8 @@ use topic::{
 };
 
 use crate::{
-    away::Away, lanes::Lanes, payments::Shop, progress::Publisher, servers::Servers, work::Work,
+    away::Away, lanes::Lanes, payments::Shop, progress::Publisher, servers::ServerHealth,
+    work::Work,
 };
 
 pub use crate::metrics::METRICS;
@@ -86,7 +87,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     metrics::describe();
     let (partitions, payments) = (health.part("partitions"), health.part("payments"));
-    let servers = Servers::of(config, health);
+    let servers = ServerHealth::of(config, health);
     let (brokers, names) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
     let database_url = config.database_url.expose();
     let pool = mysql_store::connect::pool(database_url, MYSQL_CONNECTIONS)

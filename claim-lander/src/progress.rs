@@ -15,10 +15,10 @@ use crate::{
 };
 
 /// Interval between messages of one partition: what a user who waits sees move.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// Partitions whose ends are asked for at the same time.
-const TOLD_AT_ONCE: usize = 8;
+const AT_ONCE: usize = 8;
 
 /// The task that publishes.
 pub(crate) struct Publisher<'a> {
@@ -33,11 +33,11 @@ pub(crate) struct Publisher<'a> {
 impl Publisher<'_> {
     /// Publishes for ever. A failed report is replaced by the next, newer one.
     pub(crate) async fn run(&self) {
-        let mut every = interval(TELL_EVERY);
+        let mut every = interval(PUBLISH_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             every.tick().await;
-            let backlog = match self.tell().await {
+            let backlog = match self.publish().await {
                 Ok(backlog) => backlog.map_or(f64::NAN, |backlog| backlog as f64),
                 Err(error) => {
                     let error = runtime::report(&error);
@@ -54,19 +54,19 @@ impl Publisher<'_> {
 
     /// Publishes the news of each partition, and returns how many messages wait on all of them; `None` while the
     /// partitions are lost, since nobody may own them then.
-    async fn tell(&self) -> Result<Option<i64>, TopicError> {
+    async fn publish(&self) -> Result<Option<i64>, TopicError> {
         let assignment = self.reader.rebalances().borrow().clone();
         let owned = assignment.of(&self.names.claims());
         self.lanes.keep(&owned);
         if assignment.is_lost() {
             return Ok(None);
         }
-        let tellings = owned.into_iter().map(|partition| self.tell_one(partition)).collect();
-        tell_all(tellings).await.map(Some)
+        let publishing = owned.into_iter().map(|partition| self.publish_one(partition)).collect();
+        publish_all(publishing).await.map(Some)
     }
 
-    /// Publishes the news of one partition, and returns how many messages wait on it.
-    async fn tell_one(&self, partition: i32) -> Result<i64, TopicError> {
+    /// Publishes the progress of one partition if it changed, and returns how many messages wait on it.
+    async fn publish_one(&self, partition: i32) -> Result<i64, TopicError> {
         if !self.lanes.is_known(partition) {
             self.lanes.learn(partition, self.offsets.committed(partition).await?);
         }
@@ -79,7 +79,7 @@ impl Publisher<'_> {
             let (topic, key) = (self.names.claim_progress(), progress.key());
             let (key, payload) = (key.as_bytes(), progress.encode());
             self.producer.send(&topic, None, key, &payload, &[]).await?;
-            self.lanes.told(progress);
+            self.lanes.published(progress);
         }
         Ok(progress.end - progress.committed)
     }
@@ -87,11 +87,11 @@ impl Publisher<'_> {
 
 /// Tells of each partition, and returns the sum. One that fails or takes long keeps no other from being told of: it may be
 /// the only one without a leader. The first error is returned at the end.
-async fn tell_all<E>(tellings: Vec<impl Future<Output = Result<i64, E>>>) -> Result<i64, E> {
+async fn publish_all<E>(publishing: Vec<impl Future<Output = Result<i64, E>>>) -> Result<i64, E> {
     let (mut sum, mut failed) = (0, None);
-    let mut told = stream::iter(tellings).buffer_unordered(TOLD_AT_ONCE);
-    while let Some(told) = told.next().await {
-        match told {
+    let mut published = stream::iter(publishing).buffer_unordered(AT_ONCE);
+    while let Some(published) = published.next().await {
+        match published {
             Ok(waiting) => sum += waiting,
             Err(error) => failed = failed.or(Some(error)),
         }
@@ -107,14 +107,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_partition_that_has_no_leader_silences_no_other() {
-        let told = RefCell::new(Vec::new());
-        let tell = async |partition| {
-            told.borrow_mut().push(partition);
+        let published = RefCell::new(Vec::new());
+        let publish = async |partition| {
+            published.borrow_mut().push(partition);
             if partition == 3 { Ok(3) } else { Err(partition) }
         };
-        let all = tell_all([1, 2, 3].map(&tell).into());
+        let all = publish_all([1, 2, 3].map(&publish).into());
         assert_eq!(all.await, Err(1));
-        assert_eq!(*told.borrow(), [1, 2, 3]);
-        assert_eq!(tell_all([3, 3].map(&tell).into()).await, Ok(6));
+        assert_eq!(*published.borrow(), [1, 2, 3]);
+        assert_eq!(publish_all([3, 3].map(&publish).into()).await, Ok(6));
     }
 }

@@ -10,14 +10,14 @@ use topic::{BrokerProbe, TopicNames};
 use crate::config::Config;
 
 /// The servers, each with its handle.
-pub(crate) struct Servers {
+pub(crate) struct ServerHealth {
     kafka: Part,
     mysql: Part,
     /// Claims land without it.
     gate: Part,
 }
 
-impl Servers {
+impl ServerHealth {
     /// Adds the servers to `health`. None is up yet.
     pub(crate) fn of(config: &Config, health: &Health) -> Self {
         let gate = runtime::address(config.gate_redis_url.expose());

@@ -18,8 +18,8 @@ use mysql_store::{connect, migrate, template, verify};
 use runtime::{Clock, Health};
 use testkit::{Running, until};
 use topic::{
-    ClaimsProducer, Message, Producer, ProducerOptions, Progress, TableReader, TopicLayout,
-    TopicNames, committed_lag, committed_offsets, ensure_topics,
+    ClaimsProducer, Message, PartitionProgress, Producer, ProducerOptions, TableReader,
+    TopicLayout, TopicNames, committed_lag, committed_offsets, ensure_topics,
 };
 
 /// Partitions of the claims' topic.
@@ -214,10 +214,10 @@ impl Harness {
     }
 
     /// The last progress of each partition, in any order.
-    pub(crate) async fn progress(&self) -> Vec<Progress> {
+    pub(crate) async fn progress(&self) -> Vec<PartitionProgress> {
         let mut last = BTreeMap::new();
         for message in self.read(&self.names.claim_progress()).await {
-            let progress = Progress::decode(message.payload.as_deref().unwrap()).unwrap();
+            let progress = PartitionProgress::decode(message.payload.as_deref().unwrap()).unwrap();
             assert_eq!(message.key, progress.key().as_bytes());
             last.insert(progress.partition, progress);
         }

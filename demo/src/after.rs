@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use verifier::{at_rest, verify};
 
 use crate::{
-    progress::Progress,
+    progress::ProgressLog,
     sale::{STOCK, Sale},
     stage::Stage,
 };
@@ -42,7 +42,11 @@ pub(crate) struct Aftermath {
     pub(crate) problems: Vec<String>,
 }
 
-pub(crate) async fn live_on(stage: &Stage, sale: &Sale, progress: &Progress) -> Result<Aftermath> {
+pub(crate) async fn live_on(
+    stage: &Stage,
+    sale: &Sale,
+    progress: &ProgressLog,
+) -> Result<Aftermath> {
     let mut problems = Vec::new();
     let winners: Vec<&Claimed> = sale.winners.values().collect();
     progress.say("the winners read \"my coupons\"");

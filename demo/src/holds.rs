@@ -14,7 +14,7 @@ use shopper::{Claimed, Crowd, NewTemplate, Run, Wish};
 use tokio::time::{Instant, sleep};
 use verifier::Record;
 
-use crate::{progress::Progress, stage::Stage};
+use crate::{progress::ProgressLog, stage::Stage};
 
 /// Coupons of the drop.
 const STOCK: i64 = 200;
@@ -57,7 +57,7 @@ pub(crate) struct Dropped {
     pub(crate) problems: Vec<String>,
 }
 
-pub(crate) async fn hold(stage: &Stage, progress: &Progress) -> Result<Dropped> {
+pub(crate) async fn hold(stage: &Stage, progress: &ProgressLog) -> Result<Dropped> {
     progress.say("second act: a drop of 200 coupons, each held for 8 s until it is paid for");
     let now = stage.clock.now();
     let new = NewTemplate::simple("Limited drop", STOCK, now, VALID_FOR).held_for(HOLD);

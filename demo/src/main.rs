@@ -17,7 +17,7 @@ use devstack::Flavor;
 use verifier::{History, at_rest, verify};
 
 use crate::{
-    progress::{Progress, print},
+    progress::{ProgressLog, print},
     report::Figures,
     stage::Stage,
 };
@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
 
 /// Runs both acts and returns whether every promise was kept.
 async fn run(cli: Cli) -> Result<bool> {
-    let progress = Progress::start();
+    let progress = ProgressLog::start();
     progress.say(&format!("starting {}, two Redis, Kafka, and the six processes", cli.flavor));
     let mut stage = Stage::start(cli.flavor).await?;
     let sale = sale::hold(&stage, &progress).await?;

@@ -7,11 +7,11 @@ use std::{
 };
 
 /// Prints lines with the seconds since the start.
-pub(crate) struct Progress {
+pub(crate) struct ProgressLog {
     began: Instant,
 }
 
-impl Progress {
+impl ProgressLog {
     pub(crate) fn start() -> Self {
         Self { began: Instant::now() }
     }

@@ -8,7 +8,7 @@ use coupon::{ClaimId, TemplateId, UserId};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use shopper::{Claimed, CouponQuery, Crowd, NewTemplate, Run, Wish};
 
-use crate::{progress::Progress, stage::Stage};
+use crate::{progress::ProgressLog, stage::Stage};
 
 /// Coupons of the sale.
 pub(crate) const STOCK: i64 = 1_000;
@@ -38,7 +38,7 @@ pub(crate) struct Sale {
     pub(crate) winners: BTreeMap<ClaimId, Claimed>,
 }
 
-pub(crate) async fn hold(stage: &Stage, progress: &Progress) -> Result<Sale> {
+pub(crate) async fn hold(stage: &Stage, progress: &ProgressLog) -> Result<Sale> {
     progress.say("publishing a template: 1,000 coupons, one for each user, valid for 15 s");
     let new = NewTemplate::simple("Flash sale", STOCK, stage.clock.now(), VALID_FOR);
     let template = stage.api.publish_new(&new).await?.id;

@@ -43,7 +43,7 @@ use crate::{
     names::{Leases, Names},
     outboxes::{Ages, Outboxes},
     relay::{LINGER, Relay},
-    worker::{Held, Worker},
+    worker::{HeldNames, Worker},
 };
 
 pub use crate::metrics::METRICS;
@@ -60,7 +60,7 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
     let mysql = health.spare_server("mysql", &runtime::address(database));
     let gate_part = health.server("gate", &runtime::address(config.gate_redis_url.expose()));
     let kafka = health.server("kafka", &runtime::address(brokers));
-    let held = Arc::new(Held::new(health.part("workers"), config.relay_workers));
+    let held = Arc::new(HeldNames::new(health.part("workers"), config.relay_workers));
     let leases = Arc::new(Leases::new(config.database_url.clone(), mysql));
     leases.begin().await.context("MySQL cannot be used (DATABASE_URL)")?;
     let redis = GateRedis::connect(config.gate_redis_url.expose())

@@ -30,13 +30,13 @@ use crate::{
 const OUTBOXES_AT_ONCE: usize = 16;
 
 /// How many workers of this process hold a name.
-pub(crate) struct Held {
+pub(crate) struct HeldNames {
     count: AtomicU16,
     of: u16,
     health: Part,
 }
 
-impl Held {
+impl HeldNames {
     /// Counts `of` workers, none of which holds a name yet.
     pub(crate) fn new(health: Part, of: u16) -> Self {
         Self { count: AtomicU16::new(0), of, health }
@@ -65,7 +65,7 @@ pub(crate) struct Worker {
     relay: Arc<Relay>,
     names: Names,
     waiting: watch::Receiver<Waiting>,
-    held: Arc<Held>,
+    held: Arc<HeldNames>,
 }
 
 impl Worker {
@@ -73,7 +73,7 @@ impl Worker {
         relay: Arc<Relay>,
         names: Names,
         waiting: watch::Receiver<Waiting>,
-        held: Arc<Held>,
+        held: Arc<HeldNames>,
     ) -> Self {
         Self { relay, names, waiting, held }
     }

@@ -35,7 +35,7 @@ use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
 
 use movements::Movements;
 use retry::Retry;
-use servers::Servers;
+use servers::ServerHealth;
 use waker::Waker;
 
 pub use crate::metrics::METRICS;
@@ -70,7 +70,7 @@ pub async fn run(
     let stores = health.part("stores");
     let movements_part = health.part("movements");
     let wake_ups_part = health.part("wake_ups");
-    let servers = Servers::of(config, health);
+    let servers = ServerHealth::of(config, health);
     let names = TopicNames::new(&config.topic_prefix);
     let pool = connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await

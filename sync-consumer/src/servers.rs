@@ -11,14 +11,14 @@ use topic::{BrokerProbe, TopicNames};
 use crate::config::Config;
 
 /// The servers, each with its handle.
-pub(crate) struct Servers {
+pub(crate) struct ServerHealth {
     pub(crate) kafka: Part,
     mysql: Part,
     view: Part,
     gate: Part,
 }
 
-impl Servers {
+impl ServerHealth {
     /// Adds the servers to `health`. None is up yet.
     pub(crate) fn of(config: &Config, health: &Health) -> Self {
         let server = |name, url: &str| health.server(name, &runtime::address(url));

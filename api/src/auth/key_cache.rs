@@ -34,7 +34,7 @@ const READS_MAX: usize = 4;
 
 /// A key and its digest, which the caller's key must match.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct CachedKey {
     pub(crate) key: ApiKey,
     pub(crate) digest: Digest,
 }
@@ -59,7 +59,7 @@ struct Use {
 
 #[derive(Default)]
 struct Remembered {
-    known: HashMap<ApiKeyId, (Instant, Arc<Known>)>,
+    known: HashMap<ApiKeyId, (Instant, Arc<CachedKey>)>,
     unknown: HashMap<ApiKeyId, Instant>,
 }
 
@@ -70,7 +70,7 @@ impl KeyCache {
     }
 
     /// Returns the key with this id, whether or not it is still accepted.
-    pub(crate) async fn get(&self, id: ApiKeyId) -> Result<Option<Arc<Known>>, StoreError> {
+    pub(crate) async fn get(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, StoreError> {
         if let Some(remembered) = self.lock().get(id, Instant::now()) {
             return Ok(remembered);
         }
@@ -84,7 +84,7 @@ impl KeyCache {
             let mut connection = connect::acquire(&self.pool).await?;
             api_key::get(&mut connection, id).await
         });
-        let known = read.await?.map(|(key, digest)| Arc::new(Known { key, digest }));
+        let known = read.await?.map(|(key, digest)| Arc::new(CachedKey { key, digest }));
         self.lock().put(id, read_at, known.clone());
         Ok(known)
     }
@@ -131,7 +131,7 @@ impl Uses {
 impl Remembered {
     /// Returns what the cache knows of an id at `now`. Outer `None`: MySQL has to be asked. Inner `None`: there is no
     /// such key.
-    fn get(&self, id: ApiKeyId, now: Instant) -> Option<Option<Arc<Known>>> {
+    fn get(&self, id: ApiKeyId, now: Instant) -> Option<Option<Arc<CachedKey>>> {
         let is_fresh = |read_at: Instant| now.saturating_duration_since(read_at) < FRESH_FOR;
         let known = self.known.get(&id).filter(|(read_at, _)| is_fresh(*read_at));
         if let Some((_, known)) = known {
@@ -141,7 +141,7 @@ impl Remembered {
         unknown.then_some(None)
     }
 
-    fn put(&mut self, id: ApiKeyId, read_at: Instant, found: Option<Arc<Known>>) {
+    fn put(&mut self, id: ApiKeyId, read_at: Instant, found: Option<Arc<CachedKey>>) {
         if let Some(known) = found {
             if self.known.len() >= REMEMBERED_MAX {
                 self.known.clear();
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    fn known(id: i64) -> Arc<Known> {
+    fn known(id: i64) -> Arc<CachedKey> {
         let key = ApiKey {
             id: ApiKeyId(id),
             merchant_id: MerchantId(1),
@@ -176,7 +176,7 @@ mod tests {
             revoked_at: None,
             last_used_at: None,
         };
-        Arc::new(Known { key, digest: [0; 32] })
+        Arc::new(CachedKey { key, digest: [0; 32] })
     }
 
     #[test]

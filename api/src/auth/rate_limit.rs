@@ -64,7 +64,7 @@ struct Stripe {
 
 /// Remaining requests of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct RemainingQuota {
     rate: &'static str,
     requests: u64,
     /// Time until the whole quota is available again.
@@ -74,7 +74,7 @@ pub(crate) struct Left {
 /// A user has used up a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany {
-    left: Left,
+    left: RemainingQuota,
     wait: Duration,
 }
 
@@ -115,14 +115,14 @@ impl RateLimit {
     }
 
     /// Counts a request of `user`. Returns `None` if nothing is limited.
-    pub(crate) fn count(&self, user: UserId) -> Result<Option<Left>, TooMany> {
+    pub(crate) fn count(&self, user: UserId) -> Result<Option<RemainingQuota>, TooMany> {
         if self.rates.iter().all(|rate| rate.quota == 0) {
             return Ok(None);
         }
         self.count_at(user, self.started.elapsed()).map(Some)
     }
 
-    fn count_at(&self, user: UserId, at: Duration) -> Result<Left, TooMany> {
+    fn count_at(&self, user: UserId, at: Duration) -> Result<RemainingQuota, TooMany> {
         let stripe = usize::try_from(user.0.unsigned_abs()).unwrap_or(0) % STRIPES;
         let mut stripe = self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
         let known = stripe.users.get(&user).copied().unwrap_or_default();
@@ -136,10 +136,14 @@ impl RateLimit {
     }
 
     /// Returns the buckets after one more request, or which bucket has no room.
-    fn counted(&self, known: [u64; 2], at: Duration) -> Result<([u64; 2], Left), TooMany> {
+    fn counted(
+        &self,
+        known: [u64; 2],
+        at: Duration,
+    ) -> Result<([u64; 2], RemainingQuota), TooMany> {
         let now = micros(at);
         let mut next = known;
-        let mut tightest: Option<Left> = None;
+        let mut tightest: Option<RemainingQuota> = None;
         let mut too_many: Option<TooMany> = None;
         for (rate, empty_at) in self.rates.iter().zip(&mut next) {
             let Some(each) = micros(rate.window).checked_div(u64::from(rate.quota)) else {
@@ -150,7 +154,7 @@ impl RateLimit {
             // A multiple of `each`, so that a remainder of the division does not lower the quota.
             let room = each * u64::from(rate.quota);
             let filled = *empty_at - now;
-            let left = |filled: u64| Left {
+            let left = |filled: u64| RemainingQuota {
                 rate: rate.name,
                 requests: room.saturating_sub(filled) / each,
                 full_in: Duration::from_micros(filled),
@@ -167,12 +171,14 @@ impl RateLimit {
         match (too_many, tightest) {
             (Some(too_many), _) => Err(too_many),
             (None, Some(left)) => Ok((next, left)),
-            (None, None) => Ok((next, Left { rate: "", requests: 0, full_in: Duration::ZERO })),
+            (None, None) => {
+                Ok((next, RemainingQuota { rate: "", requests: 0, full_in: Duration::ZERO }))
+            }
         }
     }
 
     /// Sets the headers that say what the user has left.
-    fn set_headers(&self, left: &Left, headers: &mut HeaderMap) {
+    fn set_headers(&self, left: &RemainingQuota, headers: &mut HeaderMap) {
         let full_in = left.full_in.as_micros().div_ceil(1_000_000);
         let value = format!("\"{}\";r={};t={full_in}", left.rate, left.requests);
         if let Ok(value) = HeaderValue::from_str(&value) {

@@ -25,14 +25,14 @@ const READ: u8 = 2;
 
 /// How far a request's body has been read.
 #[derive(Clone)]
-pub(crate) struct Progress(Arc<AtomicU8>);
+pub(crate) struct BodyProgress(Arc<AtomicU8>);
 
 struct Arriving {
     body: Body,
-    progress: Progress,
+    progress: BodyProgress,
 }
 
-impl Progress {
+impl BodyProgress {
     /// Wraps the body of a request so that the progress follows it.
     pub(crate) fn of(request: Request) -> (Request, Self) {
         let is_over = request.body().is_end_stream();

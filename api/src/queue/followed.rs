@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::sync::watch;
-use topic::{Progress, TableReader, TopicError};
+use topic::{PartitionProgress, TableReader, TopicError};
 use tracing::warn;
 
 use super::pace::Pace;
@@ -59,7 +59,7 @@ impl Followed {
     }
 
     /// Takes a lander's report. Wakes whoever waits for this partition, unless the report is not news.
-    fn hear(&self, report: &Progress) {
+    fn hear(&self, report: &PartitionProgress) {
         let mut partitions = self.lock();
         let partition = partitions.entry(report.partition).or_default();
         partition.pace.send_if_modified(|known| {
@@ -79,7 +79,7 @@ impl Followed {
         loop {
             for message in reader.next_batch(REPORTS_MAX).await? {
                 let Some(payload) = message.payload.as_deref() else { continue };
-                match Progress::decode(payload) {
+                match PartitionProgress::decode(payload) {
                     Ok(report) => self.hear(&report),
                     Err(error) => warn!(
                         error = runtime::report(&error),
@@ -99,8 +99,8 @@ impl Followed {
 mod tests {
     use super::*;
 
-    fn report(committed: i64, end: i64, at_ms: i64) -> Progress {
-        Progress { partition: 3, committed, end, landed_per_s: 0.0, at_ms }
+    fn report(committed: i64, end: i64, at_ms: i64) -> PartitionProgress {
+        PartitionProgress { partition: 3, committed, end, landed_per_s: 0.0, at_ms }
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
         assert!(waiting.has_changed().unwrap());
         assert_eq!(waiting.borrow_and_update().unwrap().position(8), 3);
         followed.hear(&report(5, 9, 1_000));
-        followed.hear(&Progress { partition: 4, ..report(6, 9, 2_000) });
+        followed.hear(&PartitionProgress { partition: 4, ..report(6, 9, 2_000) });
         assert!(!waiting.has_changed().unwrap(), "nothing new of this partition");
         assert!(followed.pace(4).is_some());
     }

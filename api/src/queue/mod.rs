@@ -115,15 +115,20 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use topic::Progress;
+    use topic::PartitionProgress;
 
     use super::*;
 
     #[test]
     fn a_position_never_rises_and_is_unknown_without_a_place() {
         let now = DateTime::from_timestamp_millis(1_000).unwrap();
-        let report =
-            Progress { partition: 0, committed: 100, end: 500, landed_per_s: 50.0, at_ms: 1_000 };
+        let report = PartitionProgress {
+            partition: 0,
+            committed: 100,
+            end: 500,
+            landed_per_s: 50.0,
+            at_ms: 1_000,
+        };
         let pace = Some(Pace::after(None, &report));
         let at = |most| Standing::of(pace, Some(300), most, now).position;
         assert_eq!([None, Some(900), Some(7)].map(at), [Some(200), Some(200), Some(7)]);

@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 use landing::queue::QueuePosition;
-use topic::Progress;
+use topic::PartitionProgress;
 
 /// Time from a claim that waits for no other to its outcome: a landing, and the lander's next word.
 const TURN_MS: f64 = 100.0;
@@ -45,8 +45,8 @@ pub(crate) struct Pace {
 impl Pace {
     /// Takes a report beside what was known before. A report that is no newer changes nothing. One that has landed more
     /// is newer whatever its time: it may be of another lander, whose clock is behind.
-    pub(crate) fn after(known: Option<Self>, report: &Progress) -> Self {
-        let Progress { committed, end, at_ms, .. } = *report;
+    pub(crate) fn after(known: Option<Self>, report: &PartitionProgress) -> Self {
+        let PartitionProgress { committed, end, at_ms, .. } = *report;
         let said = Some(report.landed_per_s).filter(|rate| rate.is_finite() && *rate > 0.0);
         let Some(known) = known else {
             let per_s = said.filter(|_| committed < end);
@@ -150,8 +150,8 @@ impl Due {
 mod tests {
     use super::*;
 
-    fn report(committed: i64, end: i64, at_ms: i64) -> Progress {
-        Progress { partition: 3, committed, end, landed_per_s: 0.0, at_ms }
+    fn report(committed: i64, end: i64, at_ms: i64) -> PartitionProgress {
+        PartitionProgress { partition: 3, committed, end, landed_per_s: 0.0, at_ms }
     }
 
     fn at(ms: i64) -> DateTime<Utc> {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     /// What is known after these reports.
-    fn pace(reports: &[Progress]) -> Pace {
+    fn pace(reports: &[PartitionProgress]) -> Pace {
         reports.iter().fold(None, |known, report| Some(Pace::after(known, report))).unwrap()
     }
 
@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn until_something_was_measured_the_landers_own_figure_counts() {
-        let said = Progress { landed_per_s: 500.0, ..report(0, 9_000, 0) };
+        let said = PartitionProgress { landed_per_s: 500.0, ..report(0, 9_000, 0) };
         assert_eq!(pace(&[said]).estimated_ms(1_000, at(0)), Some(2_000 + 100));
-        let wrong = Progress { landed_per_s: f64::NAN, ..report(0, 9_000, 0) };
+        let wrong = PartitionProgress { landed_per_s: f64::NAN, ..report(0, 9_000, 0) };
         assert_eq!(pace(&[wrong]).estimated_ms(1_000, at(0)), Some(1_000 + 100));
     }
 }

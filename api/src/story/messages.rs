@@ -11,7 +11,7 @@ use topic::{
 };
 
 use super::{
-    Asked, Stories, Turn,
+    Stories, StorySubject, Turn,
     facts::{Admitted, Change, End, Known, Relayed},
     stock_of,
 };
@@ -34,7 +34,7 @@ impl Stories {
     pub(super) async fn relayed(
         &self,
         turn: &Turn,
-        asked: &Asked,
+        asked: &StorySubject,
         ever_queued: bool,
     ) -> Known<Relayed> {
         if !ever_queued {
@@ -68,7 +68,7 @@ impl Stories {
     }
 
     /// Looks for the event of a landed claim's first coupon.
-    pub(super) async fn change(&self, turn: &Turn, asked: &Asked) -> Known<Change> {
+    pub(super) async fn change(&self, turn: &Turn, asked: &StorySubject) -> Known<Change> {
         let (End::Landed(coupons), Some(user)) = (&asked.end, asked.user) else {
             return Known::Never("it has no coupons");
         };

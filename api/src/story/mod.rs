@@ -49,7 +49,7 @@ pub(crate) struct Stories {
 
 /// The claim to tell of, and what is known of its outcome.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct StorySubject {
     pub(crate) id: ClaimId,
     pub(crate) template: TemplateId,
     /// `None`: not known.
@@ -92,7 +92,7 @@ impl Stories {
         &self,
         pool: &MySqlPool,
         view: &ViewStore,
-        asked: &Asked,
+        asked: &StorySubject,
         now: DateTime<Utc>,
     ) -> Result<Facts, StoryError> {
         let turn = match timeout(TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await {
@@ -117,7 +117,7 @@ impl Stories {
     }
 }
 
-async fn rows(pool: &MySqlPool, asked: &Asked) -> Result<Rows, StoreError> {
+async fn rows(pool: &MySqlPool, asked: &StorySubject) -> Result<Rows, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(pool).await?;
         let admitted = story::admitted(&mut connection, asked.id).await?;
@@ -132,7 +132,7 @@ async fn rows(pool: &MySqlPool, asked: &Asked) -> Result<Rows, StoreError> {
 }
 
 /// Returns what is known of an admission: by the claim's row, else its message, else the gate.
-fn admitted(asked: &Asked, rows: &Rows, relayed: &Known<Relayed>) -> Known<Admitted> {
+fn admitted(asked: &StorySubject, rows: &Rows, relayed: &Known<Relayed>) -> Known<Admitted> {
     if let Some(row) = rows.admitted
         && let Some(at) = row.admitted_at
     {
@@ -161,7 +161,7 @@ fn stock_of(left_after: Option<i64>, quantity: u32) -> Option<(i64, i64)> {
 /// Asks the view whether it knows the claim's coupons. It forgets those that have ended.
 async fn seen(
     view: &ViewStore,
-    asked: &Asked,
+    asked: &StorySubject,
     coupons: &[UserCoupon],
     now: DateTime<Utc>,
 ) -> Known<Seen> {

@@ -17,10 +17,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// Result of the last poll; `None` if the server does not answer or denies access.
-pub(crate) type Seen = watch::Receiver<Option<Arc<BinlogFiles>>>;
+pub(crate) type PolledFiles = watch::Receiver<Option<Arc<BinlogFiles>>>;
 
 /// Polls until the receiver is dropped. Retries silently while the server is unreachable: the stream reports that.
-pub(crate) fn watch(database_url: Secret) -> Seen {
+pub(crate) fn watch(database_url: Secret) -> PolledFiles {
     let (sender, seen) = watch::channel(None);
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(LOOK_EVERY);

@@ -20,7 +20,7 @@ use crate::{
         position::{File, Landmark, Last, Position},
         xid::Xid,
     },
-    leader::snapshot::Progress,
+    leader::snapshot::SnapshotProgress,
     metrics,
 };
 
@@ -68,7 +68,7 @@ pub(crate) struct Checkpoint {
     /// checkpoint relies on.
     pub(crate) acknowledged: Acknowledged,
     /// A snapshot in progress: the tables are in the topics only up to here.
-    pub(crate) snapshot: Option<Progress>,
+    pub(crate) snapshot: Option<SnapshotProgress>,
 }
 
 /// [`Last`] in serialized form.
@@ -84,7 +84,7 @@ impl Checkpoint {
         position: &Position,
         as_of_ms: i64,
         acknowledged: Acknowledged,
-        snapshot: Option<Progress>,
+        snapshot: Option<SnapshotProgress>,
     ) -> Self {
         let pending = &position.pending;
         Self {
@@ -268,7 +268,7 @@ mod tests {
         position.pass(gtid, Arc::new(file), 77, landmark, Some(&phase));
         let message = topic::MessagePosition { offset: 9, time_ms: 1_700_000_000_000 };
         let positions = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, message)]))]);
-        let snapshot = Some(Progress::of_all());
+        let snapshot = Some(SnapshotProgress::of_all());
         let checkpoint = Checkpoint::new(&position, 5, positions, snapshot);
         let bytes = serde_json::to_vec(&checkpoint).unwrap();
         let read: Checkpoint = topic::decode(&bytes).unwrap();

@@ -22,7 +22,7 @@ use crate::{
         context::LeaderContext,
         election::Leadership,
         is_unavailable, preflight,
-        snapshot::{Progress, Snapshot},
+        snapshot::{Snapshot, SnapshotProgress},
         start::{self, Begin},
         status::{Facts, LeaderStatus},
     },
@@ -75,7 +75,7 @@ struct Leading<'a> {
     /// Acknowledged positions from earlier leaderships.
     inherited: Acknowledged,
     /// Acknowledged progress of the current snapshot.
-    snapshot: Option<Progress>,
+    snapshot: Option<SnapshotProgress>,
     checkpoints: watch::Sender<Option<Checkpoint>>,
     written: watch::Sender<Option<Checkpoint>>,
     /// Whether the position has moved since the last checkpoint was offered.
@@ -170,7 +170,11 @@ impl<'a> Leading<'a> {
     }
 
     /// Publishes tables. The next chunk is read while the previous one is being acknowledged.
-    async fn read_tables(&mut self, mut next: Progress, reason: &str) -> anyhow::Result<()> {
+    async fn read_tables(
+        &mut self,
+        mut next: SnapshotProgress,
+        reason: &str,
+    ) -> anyhow::Result<()> {
         let gtids = &self.publisher.safe().gtids;
         warn!(binlog.gtid = %gtids, tables = ?next.tables(), rows = next.rows(), reason, "reading tables");
         self.context.part.not_ready(format!("reading {:?}: {reason}", next.tables()));
@@ -207,8 +211,8 @@ impl<'a> Leading<'a> {
     async fn chunk(
         &mut self,
         connection: &mut Option<MySqlConnection>,
-        progress: &Progress,
-    ) -> anyhow::Result<Progress> {
+        progress: &SnapshotProgress,
+    ) -> anyhow::Result<SnapshotProgress> {
         let url = self.context.config.database_url.expose();
         let connection = match connection {
             Some(open) => open,
@@ -224,7 +228,7 @@ impl<'a> Leading<'a> {
         Snapshot { sink, names, database, clock }.chunk(connection, progress).await
     }
 
-    fn acknowledged_so_far(&mut self, progress: Progress) {
+    fn acknowledged_so_far(&mut self, progress: SnapshotProgress) {
         self.snapshot = Some(progress);
         self.offer_checkpoint();
         self.report(0);

@@ -34,7 +34,7 @@ const MOVEMENT_KEY: [&str; 2] = ["template_id", "seq"];
 
 /// Progress of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Progress {
+pub(crate) struct SnapshotProgress {
     /// Tables that are not fully read; the first one may be partly read.
     tables: Vec<String>,
     /// Primary key of the last row sent of the first table; empty if none was sent.
@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     rows: u64,
 }
 
-impl Progress {
+impl SnapshotProgress {
     /// Starts a snapshot of all tables.
     pub(crate) fn of_all() -> Self {
         let tables = ORDER.map(str::to_owned).to_vec();
@@ -101,8 +101,8 @@ impl<O: Sink> Snapshot<'_, O> {
     pub(crate) async fn chunk(
         &mut self,
         connection: &mut MySqlConnection,
-        progress: &Progress,
-    ) -> anyhow::Result<Progress> {
+        progress: &SnapshotProgress,
+    ) -> anyhow::Result<SnapshotProgress> {
         let mut next = progress.clone();
         let Some(name) = progress.tables.first() else { return Ok(next) };
         let (topic, keys, ordering) = match name.as_str() {

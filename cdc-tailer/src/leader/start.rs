@@ -11,7 +11,8 @@ use crate::{
     config::Resnapshot,
     error::Directive,
     leader::{
-        checkpoint, context::LeaderContext, preflight, prepared, snapshot::Progress, topics_check,
+        checkpoint, context::LeaderContext, preflight, prepared, snapshot::SnapshotProgress,
+        topics_check,
     },
     source::{Origin, Server, connection::Connection, history},
 };
@@ -25,7 +26,7 @@ pub(crate) struct Begin {
     /// Messages that must be in the topics for the position to be valid.
     pub(crate) acknowledged: Acknowledged,
     /// Tables to read before following the binlog.
-    pub(crate) snapshot: Option<Progress>,
+    pub(crate) snapshot: Option<SnapshotProgress>,
     /// Reason for the snapshot.
     pub(crate) reason: String,
 }
@@ -67,7 +68,9 @@ pub(crate) async fn decide(
         (Some(progress), Some(Resnapshot::Table(table))) => {
             (Some(progress.and(table)), asked.to_owned())
         }
-        (None, Some(Resnapshot::Table(table))) => (Some(Progress::of(table)), asked.to_owned()),
+        (None, Some(Resnapshot::Table(table))) => {
+            (Some(SnapshotProgress::of(table)), asked.to_owned())
+        }
     };
     Ok(Begin {
         position,
@@ -117,7 +120,7 @@ pub(crate) async fn anew(
         position,
         as_of_ms,
         acknowledged: Acknowledged::new(),
-        snapshot: Some(Progress::of_all()),
+        snapshot: Some(SnapshotProgress::of_all()),
         reason,
     })
 }
@@ -132,7 +135,7 @@ async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position
 /// Returns the server's estimate of rows in the tables that are not fully read yet.
 pub(crate) async fn guess_rows(
     connection: &mut MySqlConnection,
-    progress: &Progress,
+    progress: &SnapshotProgress,
 ) -> anyhow::Result<u64> {
     let mut rows = 0;
     for table in progress.tables() {

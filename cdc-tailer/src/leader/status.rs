@@ -10,9 +10,9 @@ use tracing::{error, info};
 use crate::{
     binlog::position::{Position, file_number},
     leader::{
-        binlog_files::{self, Seen},
+        binlog_files::{self, PolledFiles},
         checkpoint::Checkpoint,
-        snapshot::Progress,
+        snapshot::SnapshotProgress,
     },
     metrics,
     publish::count,
@@ -23,7 +23,7 @@ const WARN_SHARE: u32 = 2;
 
 /// Reports on one leadership.
 pub(crate) struct LeaderStatus {
-    files: Seen,
+    files: PolledFiles,
     written: watch::Receiver<Option<Checkpoint>>,
     /// Rows in the snapshot's tables, as estimated by the server.
     pub(crate) rows_guessed: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) now_ms: i64,
     pub(crate) unacknowledged: usize,
     pub(crate) queue_bytes: usize,
-    pub(crate) snapshot: Option<&'a Progress>,
+    pub(crate) snapshot: Option<&'a SnapshotProgress>,
     pub(crate) holds_seat: bool,
 }
 
@@ -131,7 +131,7 @@ impl LeaderStatus {
         self.warned = is_old;
     }
 
-    fn ratio(&self, progress: &Progress) -> f64 {
+    fn ratio(&self, progress: &SnapshotProgress) -> f64 {
         let guessed = self.rows_guessed.max(progress.rows()).max(1);
         number(progress.rows()) / number(guessed)
     }

@@ -2,7 +2,7 @@
 //! Whether the server's history still fits is checked by `source/history.rs`.
 
 use anyhow::Context as _;
-use topic::Found;
+use topic::PositionCheck;
 
 use crate::{binlog::gtid::Flavor, leader::checkpoint::Checkpoint};
 
@@ -21,14 +21,14 @@ pub(crate) async fn mismatch(
         for (partition, found) in found {
             let offset = positions.get(&partition).map_or(0, |position| position.offset);
             match found {
-                Found::Same(_) | Found::Passed => {}
-                Found::Other => {
+                PositionCheck::Same(_) | PositionCheck::Passed => {}
+                PositionCheck::Other => {
                     return Ok(Some(format!(
                         "{topic} partition {partition} holds another message at offset {offset}: \
                          the topic is another one"
                     )));
                 }
-                Found::Nothing => {
+                PositionCheck::Nothing => {
                     return Ok(Some(format!(
                         "{topic} partition {partition} held offset {offset} and does not any more"
                     )));

@@ -2,7 +2,7 @@
 
 use rdkafka::ClientConfig;
 
-use crate::{Progress, brokers, decode_claim, decode_payment, encode_claim};
+use crate::{PartitionProgress, brokers, decode_claim, decode_payment, encode_claim};
 
 /// Parses an address of brokers. Panics only if TLS is requested but not fully checked, or is used without a request.
 pub fn brokers_address(data: &[u8]) {
@@ -30,8 +30,8 @@ pub fn claim_message(data: &[u8]) {
         let again = decode_claim(&encode_claim(&claim)).ok();
         assert_eq!(again.as_ref(), Some(&claim), "a claim is not what it was");
     }
-    if let Ok(progress) = Progress::decode(data) {
-        let again = Progress::decode(&progress.encode()).ok();
+    if let Ok(progress) = PartitionProgress::decode(data) {
+        let again = PartitionProgress::decode(&progress.encode()).ok();
         let again = again.map(|read| (read.committed, read.end));
         assert_eq!(again, Some((progress.committed, progress.end)), "progress is not what it was");
     }

@@ -6,7 +6,7 @@
 //! the clients: [`Producer`] (one message, one answer), [`OrderedProducer`] (a stream of messages and a watermark of
 //! those acknowledged), [`FencedWriter`] (one writer at a time), [`Consumer`] (a member of a group), [`TableReader`] (a
 //! whole topic from its beginning), [`read_history`] and [`find_message`] (one partition since a moment, for reports and
-//! support). Queued claims have clients of their own: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`], [`Progress`], and so
+//! support). Queued claims have clients of their own: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`], [`PartitionProgress`], and so
 //! have payments: [`PaymentMessage`], [`PaymentsReader`].
 
 mod admin;
@@ -29,7 +29,7 @@ pub use claims::offsets::QueueOffsets;
 pub use claims::partition::{ONLY_BUCKET, claims_partition};
 pub use claims::payment::{PaymentMessage, decode_payment};
 pub use claims::producer::{ClaimsProducer, QueuePosition};
-pub use claims::progress::Progress;
+pub use claims::progress::PartitionProgress;
 pub use claims::reader::{
     ClaimMessage, ClaimsBatch, ClaimsReader, LaneBatch, LaneMessage, LaneReader, PREFETCH_BATCHES,
     PaymentsReader,
@@ -41,7 +41,7 @@ pub use consume::member::Assignment;
 pub use consume::offsets::{
     PartitionOffsets, committed_lag, committed_offsets, partitions, topic_offsets,
 };
-pub use consume::positions::{Found, messages_at};
+pub use consume::positions::{PositionCheck, messages_at};
 pub use consume::table::TableReader;
 pub use error::TopicError;
 pub use events::claim_stats::{ClaimStats, LATENCY_BOUNDS_MS, OTHERS};

@@ -11,10 +11,10 @@ use std::{
 use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
 use devstack::{Certificates, OwnBroker, TestServers};
 use topic::{
-    Consumer, ConsumerOptions, FencedWriter, Found, HEADER_TRACE_PARENT, HistorySpan, Message,
-    MessagePosition, OrderedProducer, Producer, ProducerOptions, Reached, Record, Search,
-    TableReader, TopicError, TopicLayout, TopicNames, committed_lag, ensure_topics, find_message,
-    messages_at, read_history, topic_offsets,
+    Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, HistorySpan, Message,
+    MessagePosition, OrderedProducer, PositionCheck, Producer, ProducerOptions, Reached, Record,
+    Search, TableReader, TopicError, TopicLayout, TopicNames, committed_lag, ensure_topics,
+    find_message, messages_at, read_history, topic_offsets,
 };
 
 /// Time after which a test fails.
@@ -228,7 +228,7 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
     assert_eq!(held.iter().map(|held| held.end).sum::<i64>(), COUNT.cast_signed());
 
     let found = messages_at(&test.brokers, &topic, &places).await.unwrap();
-    assert!(found.values().all(|found| matches!(found, Found::Same(_))), "{found:?}");
+    assert!(found.values().all(|found| matches!(found, PositionCheck::Same(_))), "{found:?}");
     let moved = |by: i64, later: i64| {
         let place = |place: &MessagePosition| MessagePosition {
             offset: place.offset + by,
@@ -237,9 +237,9 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
         places.iter().map(|(partition, known)| (*partition, place(known))).collect()
     };
     let found = messages_at(&test.brokers, &topic, &moved(0, 1)).await.unwrap();
-    assert!(found.values().all(|found| *found == Found::Other), "{found:?}");
+    assert!(found.values().all(|found| *found == PositionCheck::Other), "{found:?}");
     let found = messages_at(&test.brokers, &topic, &moved(1, 0)).await.unwrap();
-    assert!(found.values().all(|found| *found == Found::Nothing), "{found:?}");
+    assert!(found.values().all(|found| *found == PositionCheck::Nothing), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -272,7 +272,7 @@ async fn places_are_found_at_once_however_large_the_batches_behind_them_are() {
     tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();
     let begun = Instant::now();
     let found = messages_at(&test.brokers, &topic, &places.unwrap()).await.unwrap();
-    assert!(found.values().all(|found| matches!(found, Found::Same(_))), "{found:?}");
+    assert!(found.values().all(|found| matches!(found, PositionCheck::Same(_))), "{found:?}");
     assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
 }
 

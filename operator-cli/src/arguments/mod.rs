@@ -21,7 +21,7 @@ pub(crate) use redemption::{
     ValidateArguments,
 };
 pub(crate) use template::{
-    Accepted, Asked, Claims, CopyOf, Coupons, Movement, Movements, Period, Queue, Span,
+    Accepted, Claims, Confirmed, CopyOf, Coupons, Movement, Movements, Period, Queue, Span,
     StockCommand, TemplateCommand, TemplateFilter, TemplateId,
 };
 

@@ -65,14 +65,14 @@ pub(crate) enum TemplateCommand {
     /// Ends a template permanently. Asks for its name. Claims that were accepted before land.
     End {
         #[command(flatten)]
-        asked: Asked,
+        asked: Confirmed,
         #[command(flatten)]
         accepted: Accepted,
     },
     /// Makes a draft with the terms of a template.
     Clone(CopyOf),
     /// Deletes a draft. Asks for its name.
-    Delete(Asked),
+    Delete(Confirmed),
     /// Lists the movements of the stock, the first one first.
     Movements(Movements),
     /// Lists everything that changed the stock, the newest first: claims, changes of the total, returns, lifts.
@@ -118,7 +118,7 @@ pub(crate) enum TemplateCommand {
     RebuildGate(TemplateId),
     /// Loads a lost gate without waiting for its queue. What is still queued is lost, and its users are told so. Asks for
     /// the template's name. For keys of the scopes `admin` and `emergency`.
-    EndDrain(Asked),
+    EndDrain(Confirmed),
 }
 
 #[derive(Subcommand)]
@@ -183,7 +183,7 @@ pub(crate) struct Accepted {
 
 /// A template, for a command that cannot be taken back.
 #[derive(Args)]
-pub(crate) struct Asked {
+pub(crate) struct Confirmed {
     #[command(flatten)]
     pub(crate) id: TemplateId,
     /// Does not ask.

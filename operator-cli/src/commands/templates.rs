@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     api::{Api, call::Call},
     arguments::{
-        Accepted, Asked, Claims, CopyOf, Coupons, Movements, Period, Queue, Settings,
+        Accepted, Claims, Confirmed, CopyOf, Coupons, Movements, Period, Queue, Settings,
         TemplateCommand, TemplateFilter, TemplateId,
     },
     commands::{
@@ -211,7 +211,7 @@ fn list(filter: TemplateFilter) -> (Call, AsText) {
 /// Asks before a command that cannot be taken back, unless it is not to.
 async fn meant(
     call: Call,
-    asked: &Asked,
+    asked: &Confirmed,
     what: &str,
     settings: &Settings,
 ) -> Result<Call, Failure> {

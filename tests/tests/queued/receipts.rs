@@ -8,7 +8,7 @@ use pipeline_tests::{
 use reqwest::Method;
 use shopper::{Accepted, Events, Fate, Shopper};
 use testkit::until_true;
-use topic::{Progress, TableReader};
+use topic::{PartitionProgress, TableReader};
 
 use crate::queued::{KEY, accepted, after_gate, after_topic, assert_sold, shopper, two_apis};
 
@@ -48,7 +48,9 @@ async fn has_reported(world: &World) -> bool {
     let (brokers, topic) = (&world.sources.brokers, world.sources.topics.claim_progress());
     let reports = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     let reports = reports.iter().filter_map(|report| report.payload.as_deref());
-    reports.map(|report| Progress::decode(report).unwrap()).any(|report| report.committed > 0)
+    reports
+        .map(|report| PartitionProgress::decode(report).unwrap())
+        .any(|report| report.committed > 0)
 }
 
 #[tokio::test]

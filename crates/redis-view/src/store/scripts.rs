@@ -45,9 +45,6 @@ mod tests {
     #[test]
     fn an_include_line_is_replaced_by_its_file() {
         let with = Script::new(&format!("#!lua\n{VIEW_STATE}return 1\n"));
-        assert_eq!(
-            script("#!lua\n-- include state\nreturn 1\n").get_hash(),
-            with.get_hash()
-        );
+        assert_eq!(script("#!lua\n-- include state\nreturn 1\n").get_hash(), with.get_hash());
     }
 }

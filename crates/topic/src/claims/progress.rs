@@ -11,7 +11,7 @@ use crate::{DecodeError, decode};
 
 /// Progress of one partition, as its lander knows it. Sent on a change, at most once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct PartitionProgress {
     pub partition: i32,
     /// Next offset to land: all before it have ended, landed or rejected.
     pub committed: i64,
@@ -23,7 +23,7 @@ pub struct Progress {
     pub at_ms: i64,
 }
 
-impl Progress {
+impl PartitionProgress {
     /// Returns the key of its message: the partition in decimal.
     pub fn key(&self) -> String {
         self.partition.to_string()
@@ -62,13 +62,16 @@ mod tests {
     #[test]
     fn the_message_is_as_documented_and_ignores_fields_it_does_not_know() {
         let (partition, landed_per_s, at_ms) = (3, 812.5, 1_700_000_000_123);
-        let documented = Progress { partition, committed: 1_200, end: 1_350, landed_per_s, at_ms };
-        assert_eq!(Progress::decode(TEXT.as_bytes()).unwrap(), documented);
-        assert_eq!(Progress::decode(&documented.encode()).unwrap(), documented);
+        let documented =
+            PartitionProgress { partition, committed: 1_200, end: 1_350, landed_per_s, at_ms };
+        assert_eq!(PartitionProgress::decode(TEXT.as_bytes()).unwrap(), documented);
+        assert_eq!(PartitionProgress::decode(&documented.encode()).unwrap(), documented);
         let newer = TEXT.replacen('{', r#"{"more":[1],"#, 1);
-        assert_eq!(Progress::decode(newer.as_bytes()).unwrap(), documented);
-        let unknown = Progress { landed_per_s: f64::NAN, ..documented };
-        assert!(Progress::decode(&unknown.encode()).unwrap().landed_per_s.abs() < f64::EPSILON);
+        assert_eq!(PartitionProgress::decode(newer.as_bytes()).unwrap(), documented);
+        let unknown = PartitionProgress { landed_per_s: f64::NAN, ..documented };
+        assert!(
+            PartitionProgress::decode(&unknown.encode()).unwrap().landed_per_s.abs() < f64::EPSILON
+        );
         assert_eq!(documented.key(), "3");
     }
 }

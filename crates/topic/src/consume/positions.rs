@@ -35,7 +35,7 @@ const FETCH_BYTES: &str = "65536";
 
 /// Result of checking one position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum PositionCheck {
     /// The message that was acknowledged.
     Same(Box<Message>),
     /// Deleted by retention or compaction; the partition continues beyond it.
@@ -56,7 +56,7 @@ pub async fn messages_at(
     brokers: &str,
     topic: &str,
     positions: &BTreeMap<i32, MessagePosition>,
-) -> Result<BTreeMap<i32, Found>, TopicError> {
+) -> Result<BTreeMap<i32, PositionCheck>, TopicError> {
     let (brokers, topic, positions) = (brokers.to_owned(), topic.to_owned(), positions.clone());
     client::blocking(move || {
         let consumer: BaseConsumer = client::base_config(&brokers)
@@ -86,12 +86,12 @@ pub async fn messages_at(
 }
 
 /// Returns the result if the partition's start and end alone decide it; `None` if the message must be read.
-fn from_span(position: MessagePosition, span: Option<&PartitionOffsets>) -> Option<Found> {
+fn from_span(position: MessagePosition, span: Option<&PartitionOffsets>) -> Option<PositionCheck> {
     match span {
         Some(span) if span.end > position.offset => {
-            (span.start > position.offset).then_some(Found::Passed)
+            (span.start > position.offset).then_some(PositionCheck::Passed)
         }
-        Some(_) | None => Some(Found::Nothing),
+        Some(_) | None => Some(PositionCheck::Nothing),
     }
 }
 
@@ -99,7 +99,7 @@ fn read(
     consumer: &BaseConsumer,
     topic: &str,
     mut wanted: BTreeMap<i32, MessagePosition>,
-    found: &mut BTreeMap<i32, Found>,
+    found: &mut BTreeMap<i32, PositionCheck>,
 ) -> Result<(), TopicError> {
     let mut list = TopicPartitionList::new();
     for (partition, position) in &wanted {
@@ -125,7 +125,7 @@ fn read(
             Some(Err(KafkaError::PartitionEOF(partition)))
                 if wanted.remove(&partition).is_some() =>
             {
-                found.insert(partition, Found::Passed);
+                found.insert(partition, PositionCheck::Passed);
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {}
             Some(Err(error)) => wait_out(error)?,
@@ -139,12 +139,12 @@ fn read(
     Ok(())
 }
 
-fn compared(position: MessagePosition, message: Message) -> Found {
+fn compared(position: MessagePosition, message: Message) -> PositionCheck {
     if message.offset > position.offset {
-        Found::Passed
+        PositionCheck::Passed
     } else if message.timestamp_ms == Some(position.time_ms) {
-        Found::Same(Box::new(message))
+        PositionCheck::Same(Box::new(message))
     } else {
-        Found::Other
+        PositionCheck::Other
     }
 }

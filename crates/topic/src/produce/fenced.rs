@@ -31,12 +31,12 @@ pub struct FencedWriter {
 
 struct Inner {
     producer: Arc<ThreadedProducer<LongLived>>,
-    left: Left,
+    left: Leftover,
 }
 
 /// State that an earlier attempt left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum Leftover {
     Nothing,
     /// An open transaction that can only be aborted.
     Open,
@@ -63,7 +63,10 @@ impl FencedWriter {
         client::blocking(move || {
             client::await_topics(producer.client(), &brokers, &[])?;
             producer.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
-            Ok(Self { id, inner: Arc::new(Mutex::new(Inner { producer, left: Left::Nothing })) })
+            Ok(Self {
+                id,
+                inner: Arc::new(Mutex::new(Inner { producer, left: Leftover::Nothing })),
+            })
         })
         .await
     }
@@ -87,19 +90,19 @@ impl FencedWriter {
 
 impl Inner {
     fn write(&mut self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), KafkaError> {
-        if self.left == Left::Committing {
+        if self.left == Leftover::Committing {
             // The pending message is older than the new one: only the end of its transaction matters, not its outcome.
             let committed = self.commit();
-            if self.left == Left::Committing {
+            if self.left == Leftover::Committing {
                 return committed;
             }
         }
-        if self.left == Left::Open {
+        if self.left == Leftover::Open {
             self.producer.abort_transaction(STEP_WAIT)?;
-            self.left = Left::Nothing;
+            self.left = Leftover::Nothing;
         }
         self.producer.begin_transaction()?;
-        self.left = Left::Open;
+        self.left = Leftover::Open;
         let record = BaseRecord::to(topic).key(key).payload(payload);
         self.producer.send(record).map_err(|(error, _)| error)?;
         self.commit()
@@ -109,9 +112,9 @@ impl Inner {
     fn commit(&mut self) -> Result<(), KafkaError> {
         let committed = self.producer.commit_transaction(STEP_WAIT);
         self.left = match &committed {
-            Ok(()) => Left::Nothing,
-            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => Left::Open,
-            Err(_) => Left::Committing,
+            Ok(()) => Leftover::Nothing,
+            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => Leftover::Open,
+            Err(_) => Leftover::Committing,
         };
         committed
     }

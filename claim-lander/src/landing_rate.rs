@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 /// Time of work after which what was measured before hardly counts any more.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// The pace of one partition.
+/// The rate of one partition.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct LandingRate {
     /// Since when there is a batch that has not been measured up to now.
     since: Option<Instant>,
     /// Time of work, and what ended in it, since the last measurement.
@@ -19,7 +19,7 @@ pub(crate) struct Pace {
     per_s: f64,
 }
 
-impl Pace {
+impl LandingRate {
     /// A batch begins.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.since = Some(now);
@@ -58,35 +58,35 @@ mod tests {
     use super::*;
 
     /// Rounded.
-    fn measure(pace: &mut Pace, now: Instant) -> i64 {
-        pace.measure(now).round() as i64
+    fn measure(rate: &mut LandingRate, now: Instant) -> i64 {
+        rate.measure(now).round() as i64
     }
 
     #[test]
     fn the_pace_is_that_of_the_time_with_work() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
+        let (mut rate, start) = (LandingRate::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(measure(&mut pace, at(0)), 0, "unknown");
-        pace.begin(at(1_000));
-        pace.end(at(1_500), 400);
-        assert_eq!(measure(&mut pace, at(2_000)), 800);
-        assert_eq!(measure(&mut pace, at(60_000)), 800, "an idle lander is not slow");
-        pace.begin(at(60_000));
-        pace.end(at(63_000), 600);
-        assert_eq!(measure(&mut pace, at(63_000)), 200, "and a slow one is");
+        assert_eq!(measure(&mut rate, at(0)), 0, "unknown");
+        rate.begin(at(1_000));
+        rate.end(at(1_500), 400);
+        assert_eq!(measure(&mut rate, at(2_000)), 800);
+        assert_eq!(measure(&mut rate, at(60_000)), 800, "an idle lander is not slow");
+        rate.begin(at(60_000));
+        rate.end(at(63_000), 600);
+        assert_eq!(measure(&mut rate, at(63_000)), 200, "and a slow one is");
     }
 
     #[test]
     fn a_batch_that_does_not_end_lowers_the_pace() {
-        let (mut pace, start) = (Pace::default(), Instant::now());
+        let (mut rate, start) = (LandingRate::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        pace.begin(at(0));
-        pace.end(at(1_000), 900);
-        assert_eq!(measure(&mut pace, at(1_000)), 900);
-        pace.begin(at(1_000));
-        assert_eq!(measure(&mut pace, at(2_000)), 600);
-        assert_eq!(measure(&mut pace, at(3_000)), 400);
-        pace.end(at(3_000), 900);
-        assert_eq!(measure(&mut pace, at(3_000)), 400, "it counts with the next time of work");
+        rate.begin(at(0));
+        rate.end(at(1_000), 900);
+        assert_eq!(measure(&mut rate, at(1_000)), 900);
+        rate.begin(at(1_000));
+        assert_eq!(measure(&mut rate, at(2_000)), 600);
+        assert_eq!(measure(&mut rate, at(3_000)), 400);
+        rate.end(at(3_000), 900);
+        assert_eq!(measure(&mut rate, at(3_000)), 400, "it counts with the next time of work");
     }
 }
