@@ -1,14 +1,14 @@
 //! Whether the servers of the api answer, for `/readyz`, and how its clock differs from MySQL's.
 //!
 //! Claims need MySQL and the gate. Without the view lists come from MySQL, and without Kafka templates are read from
-//! MySQL when they are asked for: an api that lost one of these is degraded, not unready. Were it unready, a balancer
-//! would take all apis away, and nobody could claim.
+//! MySQL when they are asked for: an api that lost one of these is degraded, not unready. If it were unready, a load
+//! balancer would remove all apis at once, and no claim would get through.
 
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use metrics::gauge;
-use mysql_store::{MySqlPool, StoreError, connect, settings, view_generation};
+use mysql_store::{MySqlPool, connect, settings, view_generation};
 use redis_gate::Gate;
 use redis_view::ViewStore;
 use runtime::{Clock, Context, Health, Part};
@@ -57,19 +57,13 @@ impl ServerHealth {
         let probe = BrokerProbe::new(&config.kafka_brokers, &names.template());
         let (clock, stop) = (context.clock.clone(), context.stop_token());
         async move {
-            let ask_gate = || async {
-                gate.redis().run().await.map(drop).map_err(|error| runtime::report(&error))
-            };
-            let ask_view =
-                || async { views.check_fit().await.map_err(|error| runtime::report(&error)) };
-            let ask_kafka =
-                || async { probe.check().await.map_err(|error| runtime::report(&error)) };
+            let ask_gate = || async { gate.redis().run().await.map(drop) };
             let with_mysql = watch_mysql(&self.mysql, &pool, &clock, &views, &stop);
             tokio::join!(
                 with_mysql,
                 runtime::watch(self.gate, stop.clone(), ask_gate),
-                runtime::watch(self.view, stop.clone(), ask_view),
-                runtime::watch(self.kafka, stop.clone(), ask_kafka),
+                runtime::watch(self.view, stop.clone(), || views.check_fit()),
+                runtime::watch(self.kafka, stop.clone(), || probe.check()),
             );
             Ok(())
         }
@@ -90,7 +84,7 @@ async fn watch_mysql(
     let (mut agreed, mut is_known) = (true, true);
     loop {
         is_known = learn_generations(pool, views, is_known).await;
-        match skew(pool, clock).await {
+        match settings::pool_skew(pool, || clock.now()).await {
             Ok(skew) => {
                 part.ready();
                 let seconds = skew.as_seconds_f64();
@@ -135,13 +129,4 @@ async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool)
         // The check of the clock reports this.
         Err(_) => was_known,
     }
-}
-
-/// Returns how far our clock is ahead of MySQL's.
-async fn skew(pool: &MySqlPool, clock: &Clock) -> Result<TimeDelta, StoreError> {
-    connect::within(async {
-        let mut connection = connect::acquire(pool).await?;
-        settings::skew(&mut connection, || clock.now()).await
-    })
-    .await
 }

@@ -24,17 +24,14 @@ pub fn watch(
     });
     async move {
         let open = Mutex::new(None);
-        let ask_mysql = || async {
-            let asked = connect::within(asked(&open, url.expose(), &clock)).await;
-            asked.map_err(|error| runtime::report(&error))
-        };
+        let ask_mysql = || connect::within(asked(&open, url.expose(), &clock));
         let watch_mysql = runtime::watch(mysql, stop.clone(), ask_mysql);
         let watch_kafka = async {
             let Some((part, probe)) = kafka else { return };
             let ask = || async {
                 let asked = probe.check().await;
                 metrics::brokers_answer(asked.is_ok());
-                asked.map_err(|error| runtime::report(&error))
+                asked
             };
             runtime::watch(part, stop.clone(), ask).await;
         };

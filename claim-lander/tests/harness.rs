@@ -25,6 +25,10 @@ use topic::{
 /// Partitions of the claims' topic.
 const PARTITIONS: i32 = 4;
 
+/// Options of the command line that a test sets.
+const OPTIONS: [&str; 5] =
+    ["--database-url", "--gate-redis-url", "--kafka-brokers", "--key-prefix", "--topic-prefix"];
+
 /// Epoch of a newly created template.
 const EPOCH: Epoch = Epoch(1);
 
@@ -51,9 +55,7 @@ impl Harness {
 
     /// Like [`Self::new`], with the test's own broker.
     pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
-        let mut scope = TestServers::shared().scope(name);
-        brokers.clone_into(&mut scope.endpoints.kafka_brokers);
-        Self::of(scope).await
+        Self::of(TestServers::shared().scope(name).with_broker(brokers)).await
     }
 
     async fn of(scope: Scope) -> Self {
@@ -105,21 +107,8 @@ impl Harness {
     }
 
     fn run(&self, health: &Health, clock: Clock, change: impl FnOnce(&mut Config)) -> Running {
-        let servers = &self.scope.endpoints;
-        let mut config = Config::try_parse_from([
-            "claim-lander",
-            "--database-url",
-            &servers.database_url,
-            "--gate-redis-url",
-            &servers.gate_redis_url,
-            "--kafka-brokers",
-            &servers.kafka_brokers,
-            "--key-prefix",
-            &self.scope.key_prefix,
-            "--topic-prefix",
-            &self.scope.topic_prefix,
-        ])
-        .unwrap();
+        let mut config =
+            Config::try_parse_from(self.scope.arguments("claim-lander", &OPTIONS)).unwrap();
         change(&mut config);
         let parts = health.clone();
         Running::start(health, move |stop| async move {

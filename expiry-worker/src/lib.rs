@@ -116,8 +116,7 @@ pub async fn run(
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
     let probe = BrokerProbe::new(brokers, &topics[0]);
-    let ask = || async { probe.check().await.map_err(|error| runtime::report(&error)) };
-    let watched = runtime::watch(kafka, stop.clone(), ask);
+    let watched = runtime::watch(kafka, stop.clone(), || probe.check());
     tokio::select! {
         // Ends with `stop`, and so does the worker, which alone decides when this is over.
         () = async { watched.await; std::future::pending::<()>().await } => {}

@@ -29,6 +29,9 @@ pub(crate) const PARTITIONS: i32 = 4;
 /// The shard of most coupons, which is that of user 70.
 pub(crate) const SHARD: u8 = 6;
 
+/// Options of the command line that a test sets.
+const OPTIONS: [&str; 3] = ["--database-url", "--kafka-brokers", "--topic-prefix"];
+
 const TEMPLATE: i64 = 1;
 
 pub(crate) struct Harness {
@@ -71,9 +74,7 @@ impl Harness {
 
     /// Like [`Self::new`], with the test's own broker.
     pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
-        let mut scope = TestServers::shared().scope(name);
-        brokers.clone_into(&mut scope.endpoints.kafka_brokers);
-        Self::of(scope).await
+        Self::of(TestServers::shared().scope(name).with_broker(brokers)).await
     }
 
     async fn of(scope: Scope) -> Self {
@@ -151,17 +152,8 @@ impl Harness {
     }
 
     fn spawn(&self, clock: Clock, change: impl FnOnce(&mut Config)) -> Running {
-        let servers = &self.scope.endpoints;
-        let mut config = Config::try_parse_from([
-            "expiry-worker",
-            "--database-url",
-            &servers.database_url,
-            "--kafka-brokers",
-            &servers.kafka_brokers,
-            "--topic-prefix",
-            &self.scope.topic_prefix,
-        ])
-        .unwrap();
+        let mut config =
+            Config::try_parse_from(self.scope.arguments("expiry-worker", &OPTIONS)).unwrap();
         change(&mut config);
         let health = Health::default();
         // Registered here, so that it is not ready before the task first runs.

@@ -11,14 +11,14 @@
 //!
 //! The workers of all relays are one consumer group, so each entry is given to one of them. A worker holds its name by
 //! a lease; its list of entries in hand is kept under that name. It first publishes what the name's last holder left
-//! behind, and now and then what a worker elsewhere has not finished for longer than a lease. Nothing rests on a lease:
-//! any worker may publish any entry, so two workers with one entry cost a message.
+//! behind, and now and then what a worker elsewhere has not finished for longer than a lease. Correctness does not
+//! depend on the leases: any worker may publish any entry, so two workers with one entry only cost a duplicate message.
 //!
 //! A claim that is answered after the topic has it is published by the api itself. Its entry is left alone for two
-//! seconds, and published here only if it still stands then.
+//! seconds, and published here only if it is still in the outbox then.
 //!
-//! While no broker answers, the outboxes hold what waits, and their limit refuses further claims. While MySQL does not
-//! answer, workers keep their names and go on, and those that begin work under a spare name.
+//! While no broker answers, claims wait in the outboxes, until an outbox's limit refuses further ones. While MySQL does
+//! not answer, workers keep their names and go on, and new workers use a spare name.
 
 mod config;
 mod dead_letter;
@@ -100,9 +100,8 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
         Ok(())
     };
     let probe = BrokerProbe::new(brokers, &topics.claims());
-    let ask = || async { probe.check().await.map_err(|error| runtime::report(&error)) };
     let watched = async {
-        runtime::watch(kafka, stop.clone(), ask).await;
+        runtime::watch(kafka, stop.clone(), || probe.check()).await;
         Ok(())
     };
     tokio::try_join!(work, look, watched).map(|_| ())

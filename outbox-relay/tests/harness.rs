@@ -17,6 +17,10 @@ use topic::{Message, TableReader, TopicLayout, TopicNames, decode_claim, ensure_
 /// Partitions of the topic of claims.
 pub(crate) const PARTITIONS: i32 = 4;
 
+/// Options of the command line that a test sets.
+const OPTIONS: [&str; 5] =
+    ["--database-url", "--gate-redis-url", "--kafka-brokers", "--key-prefix", "--topic-prefix"];
+
 pub(crate) const TEMPLATE: TemplateId = TemplateId(1);
 
 const EPOCH: Epoch = Epoch(7);
@@ -44,9 +48,7 @@ impl Harness {
 
     /// Like [`Self::new`], with the test's own broker.
     pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
-        let mut scope = TestServers::shared().scope(name);
-        brokers.clone_into(&mut scope.endpoints.kafka_brokers);
-        Self::of(scope).await
+        Self::of(TestServers::shared().scope(name).with_broker(brokers)).await
     }
 
     /// [`TEMPLATE`] is open and queues.
@@ -118,21 +120,7 @@ impl Harness {
     }
 
     fn config(&self) -> Config {
-        let servers = &self.scope.endpoints;
-        Config::try_parse_from([
-            "outbox-relay",
-            "--database-url",
-            &servers.database_url,
-            "--gate-redis-url",
-            &servers.gate_redis_url,
-            "--kafka-brokers",
-            &servers.kafka_brokers,
-            "--key-prefix",
-            &self.scope.key_prefix,
-            "--topic-prefix",
-            &self.scope.topic_prefix,
-        ])
-        .unwrap()
+        Config::try_parse_from(self.scope.arguments("outbox-relay", &OPTIONS)).unwrap()
     }
 
     pub(crate) async fn start(&self) -> Running {

@@ -1,10 +1,9 @@
 //! Whether the servers that the consumer needs answer, for `/readyz`.
 
-use mysql_store::{MySqlPool, connect, settings};
-use redis_gate::GateRedis;
+use mysql_store::{MySqlPool, settings};
+use redis_gate::GateProbe;
 use redis_view::ViewStore;
 use runtime::{Clock, Health, Part};
-use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 use topic::{BrokerProbe, TopicNames};
 
@@ -41,28 +40,13 @@ impl ServerHealth {
     ) {
         let names = TopicNames::new(&config.topic_prefix);
         let probe = BrokerProbe::new(&config.kafka_brokers, &names.user_coupon());
-        let kafka = || async { probe.check().await.map_err(|error| runtime::report(&error)) };
-        let mysql = || async {
-            let asked = connect::within(async {
-                let mut connection = connect::acquire(pool).await?;
-                settings::skew(&mut connection, || clock.now()).await
-            });
-            asked.await.map(drop).map_err(|error| runtime::report(&error))
-        };
-        let fit = || async { view.check_fit().await.map_err(|error| runtime::report(&error)) };
-        let (url, redis) = (config.gate_redis_url.expose(), OnceCell::new());
-        let gate = || async {
-            let asked = async {
-                let redis: &GateRedis = redis.get_or_try_init(|| GateRedis::connect(url)).await?;
-                redis.run().await
-            };
-            asked.await.map(drop).map_err(|error| runtime::report(&error))
-        };
+        let mysql = || async { settings::pool_skew(pool, || clock.now()).await.map(drop) };
+        let gate = GateProbe::new(config.gate_redis_url.expose());
         tokio::join!(
-            runtime::watch(self.kafka, stop.clone(), kafka),
+            runtime::watch(self.kafka, stop.clone(), || probe.check()),
             runtime::watch(self.mysql, stop.clone(), mysql),
-            runtime::watch(self.view, stop.clone(), fit),
-            runtime::watch(self.gate, stop.clone(), gate),
+            runtime::watch(self.view, stop.clone(), || view.check_fit()),
+            runtime::watch(self.gate, stop.clone(), || gate.check()),
         );
     }
 }

@@ -18,6 +18,16 @@ use topic::{
     topic_offsets,
 };
 
+/// Options of the command line that a test sets.
+const OPTIONS: [&str; 6] = [
+    "--database-url",
+    "--view-redis-url",
+    "--gate-redis-url",
+    "--kafka-brokers",
+    "--key-prefix",
+    "--topic-prefix",
+];
+
 pub(crate) struct Harness {
     pub(crate) names: TopicNames,
     pub(crate) view: ViewStore,
@@ -47,23 +57,7 @@ impl Harness {
     }
 
     fn config(&self) -> Config {
-        let servers = &self.scope.endpoints;
-        Config::try_parse_from([
-            "sync-consumer",
-            "--database-url",
-            &servers.database_url,
-            "--view-redis-url",
-            &servers.view_redis_url,
-            "--gate-redis-url",
-            &servers.gate_redis_url,
-            "--kafka-brokers",
-            &servers.kafka_brokers,
-            "--key-prefix",
-            &self.scope.key_prefix,
-            "--topic-prefix",
-            &self.scope.topic_prefix,
-        ])
-        .unwrap()
+        Config::try_parse_from(self.scope.arguments("sync-consumer", &OPTIONS)).unwrap()
     }
 
     pub(crate) fn start(&self) -> Running {

@@ -18,7 +18,7 @@ use redis::{
     AsyncConnectionConfig, ErrorKind, RedisResult, ServerErrorKind, aio::MultiplexedConnection,
 };
 use redis_address::RedisAddress;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 use tracing::{info, warn};
 
 use crate::GateError;
@@ -62,6 +62,28 @@ impl fmt::Display for Run {
 pub struct GateRedis {
     address: Arc<RedisAddress>,
     state: Arc<Mutex<State>>,
+}
+
+/// Asks the gate's Redis whether it answers, for the health of a process that can start without it.
+pub struct GateProbe {
+    url: String,
+    redis: OnceCell<GateRedis>,
+}
+
+impl GateProbe {
+    /// Makes a probe. It connects at the first question.
+    pub fn new(url: &str) -> Self {
+        Self { url: url.to_owned(), redis: OnceCell::new() }
+    }
+
+    /// Asks once.
+    ///
+    /// # Errors
+    /// The address is wrong, or the server does not answer or is not fit.
+    pub async fn check(&self) -> Result<(), GateError> {
+        let redis = self.redis.get_or_try_init(|| GateRedis::connect(&self.url)).await?;
+        redis.run().await.map(drop)
+    }
 }
 
 #[derive(Default)]

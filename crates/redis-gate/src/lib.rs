@@ -24,7 +24,7 @@ mod replica;
 mod scripts;
 mod verdict;
 
-pub use connection::{GateRedis, Run};
+pub use connection::{GateProbe, GateRedis, Run};
 pub use entry::{Entry, EntryError, Request, RequestState};
 pub use error::GateError;
 pub use flights::{Flights, InFlight};

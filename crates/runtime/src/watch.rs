@@ -1,10 +1,10 @@
 //! Asks a server again and again whether it answers, for `/readyz`.
 
-use std::{future::Future, time::Duration};
+use std::{error::Error, future::Future, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::Part;
+use crate::{Part, report};
 
 /// Pause between two questions. With [`CHECK_MAX`] it bounds how late an outage shows.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
@@ -12,18 +12,19 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// Time for one answer: above the three seconds that Kafka's client waits for its own.
 const CHECK_MAX: Duration = Duration::from_secs(5);
 
-/// Reports in `part` whether `check` succeeds, until `stop`. The text of a failure is one line.
+/// Reports in `part` whether `check` succeeds, until `stop`. A failure is reported with its causes, in one line.
 ///
 /// `stop` ends no check: a statement that is dropped may leave its connection in the middle of an answer, which the
 /// next user of the connection cannot read. So the end takes up to five seconds longer while a server is silent.
-pub async fn watch<F>(part: Part, stop: CancellationToken, mut check: impl FnMut() -> F)
+pub async fn watch<F, E>(part: Part, stop: CancellationToken, mut check: impl FnMut() -> F)
 where
-    F: Future<Output = Result<(), String>>,
+    F: Future<Output = Result<(), E>>,
+    E: Error + 'static,
 {
     loop {
         match tokio::time::timeout(CHECK_MAX, check()).await {
             Ok(Ok(())) => part.ready(),
-            Ok(Err(why)) => part.not_ready(why),
+            Ok(Err(error)) => part.not_ready(report(&error)),
             Err(_) => part.not_ready(format!("no answer within {CHECK_MAX:?}")),
         }
         if stop.run_until_cancelled(tokio::time::sleep(CHECK_EVERY)).await.is_none() {
@@ -34,6 +35,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use crate::Health;
 
@@ -42,7 +45,7 @@ mod tests {
         let (health, stop) = (Health::default(), CancellationToken::new());
         let part = health.server("kafka", "here:9092");
         let watched = tokio::spawn(watch(part, stop.clone(), || {
-            std::future::ready(Err("nobody listens".to_owned()))
+            std::future::ready(Err(io::Error::other("nobody listens")))
         }));
         while health.unready()["kafka"] != "nobody listens" {
             tokio::task::yield_now().await;
@@ -50,7 +53,8 @@ mod tests {
         stop.cancel();
         watched.await.unwrap();
         let (part, stop) = (health.server("kafka", "here:9092"), CancellationToken::new());
-        let watched = tokio::spawn(watch(part, stop.clone(), || std::future::ready(Ok(()))));
+        let watched =
+            tokio::spawn(watch(part, stop.clone(), || std::future::ready(Ok::<_, io::Error>(()))));
         while !health.unready().is_empty() {
             tokio::task::yield_now().await;
         }

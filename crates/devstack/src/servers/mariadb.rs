@@ -1,36 +1,25 @@
-//! MariaDB as the database. The settings are those that the platform requires of any server (binlog of whole
-//! rows with column names, durable commits) and a few for a private one.
+//! MariaDB as the database.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::process::Process;
 use crate::process::probe::Probe;
-use crate::{Error, Flavor, Options, Result, paths, process::ports, servers::datadir};
+use crate::{
+    Error, Flavor, Options, Result, paths,
+    process::ports,
+    servers::{SETTINGS_OF_BOTH, datadir},
+};
 
 /// Name of its process, record, log and folder.
 const NAME: &str = Flavor::Mariadb.name();
 
-/// Settings that the tailer and the trigger need, and those that make a commit durable.
+/// Its own settings, beside [`SETTINGS_OF_BOTH`].
 const SETTINGS: &[&str] = &[
-    "--server-id=1",
-    "--log-bin=binlog",
     "--binlog-format=ROW",
-    "--binlog-row-image=FULL",
-    "--binlog-row-metadata=FULL",
     "--gtid-strict-mode=ON",
-    "--sync-binlog=1",
-    "--innodb-flush-log-at-trx-commit=1",
-    "--log-bin-trust-function-creators=ON",
-    "--character-set-server=utf8mb4",
-    "--default-time-zone=+00:00",
-    // Several stacks of a test run share this server, each with its own pools and landers.
-    "--max-connections=500",
-    "--innodb-buffer-pool-size=256M",
     "--innodb-log-file-size=128M",
-    "--bind-address=127.0.0.1",
     "--skip-networking=OFF",
-    "--skip-name-resolve",
     // Relative to the data folder: a socket's path is limited to 107 bytes.
     "--socket=mariadb.sock",
     "--pid-file=mariadb.pid",
@@ -48,6 +37,7 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
         .arguments(datadir::arguments(&data)?)
         .arguments([datadir::temporary(&home)?])
         .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
+        .arguments(SETTINGS_OF_BOTH)
         .arguments(SETTINGS)
         .arguments(&options.database_arguments);
     Ok(process)

@@ -14,6 +14,25 @@ use std::{fmt, fs};
 use crate::servers::datadir::{DATABASE, PASSWORD, USER};
 use crate::{Endpoints, Error, Process, Result, Tie, paths};
 
+/// Settings of either database server: those that the tailer and the trigger need, those that make a commit durable,
+/// and those of a private server.
+pub(crate) const SETTINGS_OF_BOTH: &[&str] = &[
+    "--server-id=1",
+    "--log-bin=binlog",
+    "--binlog-row-image=FULL",
+    "--binlog-row-metadata=FULL",
+    "--sync-binlog=1",
+    "--innodb-flush-log-at-trx-commit=1",
+    "--log-bin-trust-function-creators=ON",
+    "--character-set-server=utf8mb4",
+    "--default-time-zone=+00:00",
+    // Several stacks of a test run share this server, each with its own pools and landers.
+    "--max-connections=500",
+    "--innodb-buffer-pool-size=256M",
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+];
+
 /// The kind of database server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Flavor {

@@ -6,7 +6,11 @@ use std::process::Command;
 
 use crate::process::Process;
 use crate::process::probe::Probe;
-use crate::{Error, Flavor, Options, Result, paths, process::ports, servers::datadir};
+use crate::{
+    Error, Flavor, Options, Result, paths,
+    process::ports,
+    servers::{SETTINGS_OF_BOTH, datadir},
+};
 
 /// Script that installs it.
 pub(crate) const INSTALLER: &str = "ops/install-mysql.sh";
@@ -24,27 +28,12 @@ const LOWER_CASE: &str = "--lower-case-table-names=1";
 /// Path of the server in that folder.
 const SERVER: &str = "usr/sbin/mysqld";
 
-/// Settings that the tailer and the trigger need, and those that make a commit durable. The row format is the
-/// default.
+/// Its own settings, beside [`SETTINGS_OF_BOTH`]. The row format is the default.
 const SETTINGS: &[&str] = &[
-    "--server-id=1",
-    "--log-bin=binlog",
-    "--binlog-row-image=FULL",
-    "--binlog-row-metadata=FULL",
     "--gtid-mode=ON",
     "--enforce-gtid-consistency=ON",
-    "--sync-binlog=1",
-    "--innodb-flush-log-at-trx-commit=1",
-    "--log-bin-trust-function-creators=ON",
-    "--character-set-server=utf8mb4",
-    "--default-time-zone=+00:00",
-    // As for MariaDB: several stacks of a test run share this server.
-    "--max-connections=500",
-    "--innodb-buffer-pool-size=256M",
     "--innodb-redo-log-capacity=256M",
     "--performance-schema=OFF",
-    "--bind-address=127.0.0.1",
-    "--skip-name-resolve",
     "--mysqlx=OFF",
     // The default is a system folder that does not exist here.
     "--secure-file-priv=",
@@ -69,6 +58,7 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
         .arguments([datadir::temporary(&home)?])
         .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
         .arguments(installation()?)
+        .arguments(SETTINGS_OF_BOTH)
         .arguments(SETTINGS)
         .arguments(&options.database_arguments);
     Ok(process)

@@ -85,6 +85,36 @@ impl TestServers {
     }
 }
 
+impl Scope {
+    /// The same names on another broker, of the test's own.
+    #[must_use]
+    pub fn with_broker(mut self, brokers: &str) -> Self {
+        brokers.clone_into(&mut self.endpoints.kafka_brokers);
+        self
+    }
+
+    /// Command line of a process on these servers; `options` are those that the process has.
+    ///
+    /// # Panics
+    /// There is no such option.
+    pub fn arguments(&self, program: &str, options: &[&str]) -> Vec<String> {
+        let mut arguments = vec![program.to_owned()];
+        for option in options {
+            let value = match *option {
+                "--database-url" => &self.endpoints.database_url,
+                "--gate-redis-url" => &self.endpoints.gate_redis_url,
+                "--view-redis-url" => &self.endpoints.view_redis_url,
+                "--kafka-brokers" => &self.endpoints.kafka_brokers,
+                "--key-prefix" => &self.key_prefix,
+                "--topic-prefix" => &self.topic_prefix,
+                other => panic!("a scope has no {other}"),
+            };
+            arguments.extend([(*option).to_owned(), value.clone()]);
+        }
+        arguments
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

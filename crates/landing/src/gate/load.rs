@@ -5,12 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use coupon::{Epoch, Lapses, Template, TemplateId, UserId};
+use coupon::{Epoch, Lapses, Template, UserId};
 use mysql_store::{
     MySqlConnection, connect, lease, look_up, returns,
     stock::{self, Movement, MovementPages},
 };
-use redis_gate::{Gate, GateError, LOAD_USERS_MAX};
+use redis_gate::{GateError, LOAD_USERS_MAX};
 use runtime::Backoff;
 
 use crate::gate::rebuild::{LEASE, RebuildContext, RebuildError};
@@ -32,14 +32,14 @@ pub(super) async fn numbers(
     while let Some((last, _)) = users.last() {
         // Reads the next page while this one loads; both take about as long.
         let (loading, next) = tokio::join!(
-            load_page(gate, template, epoch, &users),
+            in_chunks(&users, |chunk| gate.load(template, epoch, chunk)),
             connect::within(stock::taken_numbers_after(connection, template, *last)),
         );
         if !loading? {
             return Ok(false);
         }
         users = next?;
-        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
+        renew(connection, context).await?;
     }
     Ok(true)
 }
@@ -51,17 +51,15 @@ pub(super) async fn rejected(
     context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
-    let (gate, template) = (context.gate, context.template);
     let mut after = UserId(-1);
     loop {
-        let page = look_up::rejected_users_after(connection, template, after);
+        let page = look_up::rejected_users_after(connection, context.template, after);
         let users = connect::within(page).await?;
         let Some(last) = users.last() else { return Ok(true) };
         after = *last;
-        if !load_rejected_page(gate, template, epoch, &users).await? {
+        if !without_numbers(connection, context, epoch, &users).await? {
             return Ok(false);
         }
-        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
     }
 }
 
@@ -72,18 +70,31 @@ pub(super) async fn returned_users(
     context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
-    let (gate, template) = (context.gate, context.template);
     let mut after = UserId(-1);
     loop {
-        let page = stock::returned_users_after(connection, template, after);
+        let page = stock::returned_users_after(connection, context.template, after);
         let users = connect::within(page).await?;
         let Some(last) = users.last() else { return Ok(true) };
         after = *last;
-        if !load_rejected_page(gate, template, epoch, &users).await? {
+        if !without_numbers(connection, context, epoch, &users).await? {
             return Ok(false);
         }
-        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
     }
+}
+
+/// Loads a page of users who hold no numbers, and renews the lease.
+async fn without_numbers(
+    connection: &mut MySqlConnection,
+    context: &RebuildContext<'_>,
+    epoch: Epoch,
+    users: &[UserId],
+) -> Result<bool, RebuildError> {
+    let RebuildContext { gate, template, .. } = *context;
+    if !in_chunks(users, |chunk| gate.load_rejected(template, epoch, chunk)).await? {
+        return Ok(false);
+    }
+    renew(connection, context).await?;
+    Ok(true)
 }
 
 /// Loads how often users let holds lapse, and returns the last movement of each count that contains more than `first`.
@@ -103,17 +114,11 @@ pub(super) async fn lapses(
         after = last.user;
         counted.extend(users.iter().filter(|one| one.seq > first).map(|one| (one.user, one.seq)));
         let counts: Vec<(UserId, i64)> = users.iter().map(|one| (one.user, one.count)).collect();
-        for chunk in counts.chunks(LOAD_USERS_MAX) {
-            let mut patience = Patience::new();
-            loop {
-                match context.gate.load_lapses(context.template, epoch, chunk).await {
-                    Ok(true) => break,
-                    Ok(false) => return Ok(None),
-                    Err(error) => patience.bear(error).await?,
-                }
-            }
+        let load = |chunk| context.gate.load_lapses(context.template, epoch, chunk);
+        if !in_chunks(&counts, load).await? {
+            return Ok(None);
         }
-        connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
+        renew(connection, context).await?;
     }
 }
 
@@ -152,58 +157,48 @@ pub(super) async fn returned_since(
     Ok(true)
 }
 
-async fn load_page(
-    gate: &Gate,
-    template: TemplateId,
-    epoch: Epoch,
-    users: &[(UserId, Vec<u8>)],
-) -> Result<bool, GateError> {
-    let mut patience = Patience::new();
-    for chunk in users.chunks(LOAD_USERS_MAX) {
+/// Loads a page in calls of at most [`LOAD_USERS_MAX`] users, and waits while Redis has no memory yet. Returns whether the
+/// gate was loading this epoch until the end.
+async fn in_chunks<'a, T, F>(page: &'a [T], load: impl Fn(&'a [T]) -> F) -> Result<bool, GateError>
+where
+    F: Future<Output = Result<bool, GateError>>,
+{
+    let mut memory = MemoryWait::new();
+    for chunk in page.chunks(LOAD_USERS_MAX) {
         loop {
-            match gate.load(template, epoch, chunk).await {
+            match load(chunk).await {
                 Ok(true) => break,
                 Ok(false) => return Ok(false),
-                Err(error) => patience.bear(error).await?,
+                Err(error) => memory.wait(error).await?,
             }
         }
     }
     Ok(true)
 }
 
-async fn load_rejected_page(
-    gate: &Gate,
-    template: TemplateId,
-    epoch: Epoch,
-    users: &[UserId],
-) -> Result<bool, GateError> {
-    let mut patience = Patience::new();
-    for chunk in users.chunks(LOAD_USERS_MAX) {
-        loop {
-            match gate.load_rejected(template, epoch, chunk).await {
-                Ok(true) => break,
-                Ok(false) => return Ok(false),
-                Err(error) => patience.bear(error).await?,
-            }
-        }
-    }
-    Ok(true)
+/// Renews the rebuild's lease, between two pages.
+async fn renew(
+    connection: &mut MySqlConnection,
+    context: &RebuildContext<'_>,
+) -> Result<(), RebuildError> {
+    connect::within(lease::take(connection, &context.lease, context.holder, LEASE)).await?;
+    Ok(())
 }
 
 /// The wait of one page for memory.
-struct Patience {
+struct MemoryWait {
     started: Instant,
     backoff: Backoff,
 }
 
-impl Patience {
+impl MemoryWait {
     fn new() -> Self {
         let backoff = Backoff::new(MEMORY_PAUSE.0, MEMORY_PAUSE.1);
         Self { started: Instant::now(), backoff }
     }
 
     /// Waits a while if `error` is only that Redis has no memory yet.
-    async fn bear(&mut self, error: GateError) -> Result<(), GateError> {
+    async fn wait(&mut self, error: GateError) -> Result<(), GateError> {
         if !error.is_out_of_memory() || self.started.elapsed() >= MEMORY_MAX {
             return Err(error);
         }

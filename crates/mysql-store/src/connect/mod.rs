@@ -218,6 +218,25 @@ pub(crate) async fn begin_on(
     connection.begin().await.map_err(StoreError::query("begin"))
 }
 
+/// Ends a transaction with the result of its work: commits it if `keeps` says so, otherwise rolls it back. After an error
+/// it rolls back at once: left to the connection's next use, the transaction would keep rows locked. `operations` name
+/// the two in an error.
+pub(crate) async fn finish<T>(
+    transaction: sqlx::Transaction<'_, MySql>,
+    done: Result<T, StoreError>,
+    keeps: impl FnOnce(&T) -> bool,
+    [commit, roll_back]: [&'static str; 2],
+) -> Result<T, StoreError> {
+    match &done {
+        Ok(result) if keeps(result) => {
+            transaction.commit().await.map_err(StoreError::query(commit))?;
+        }
+        Ok(_) => transaction.rollback().await.map_err(StoreError::query(roll_back))?,
+        Err(_) => drop(transaction.rollback().await),
+    }
+    done
+}
+
 /// Begins a read-only transaction on a connection of the pool. All its reads see the state as of now. If the process
 /// stops inside, the server ends it like any other.
 ///

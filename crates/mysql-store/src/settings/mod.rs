@@ -6,9 +6,9 @@ mod prepared;
 use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{Executor, MySqlConnection, Row, mysql::MySqlRow};
+use sqlx::{Executor, MySqlConnection, MySqlPool, Row, mysql::MySqlRow};
 
-use crate::StoreError;
+use crate::{StoreError, connect};
 pub use gaps::{BinlogGaps, binlog_gaps};
 pub use prepared::{XaId, prepared};
 
@@ -312,6 +312,21 @@ pub async fn skew(
     } else {
         TimeDelta::zero()
     })
+}
+
+/// Like [`skew`], on a connection of the pool.
+///
+/// # Errors
+/// The server does not answer.
+pub async fn pool_skew(
+    pool: &MySqlPool,
+    clock: impl Fn() -> DateTime<Utc>,
+) -> Result<TimeDelta, StoreError> {
+    connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        skew(&mut connection, clock).await
+    })
+    .await
 }
 
 /// Returns the number of statements of all clients that have inserted or updated rows since the server started, as a

@@ -9,7 +9,7 @@ use super::{
     guard::{Demand, Guard},
     insert::{self, Rows},
 };
-use crate::StoreError;
+use crate::{StoreError, connect};
 
 /// What one transaction writes.
 pub(crate) struct Work<'a> {
@@ -28,21 +28,9 @@ pub(crate) async fn run<F: Future<Output = io::Result<()>>>(
     reach: impl Fn(&'static str) -> F,
 ) -> Result<Attempt, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin a landing"))?;
-    match write(&mut transaction, work, &reach).await {
-        Ok(Attempt::Landed) => {
-            transaction.commit().await.map_err(StoreError::query("commit a landing"))?;
-            Ok(Attempt::Landed)
-        }
-        Ok(refused) => {
-            transaction.rollback().await.map_err(StoreError::query("roll back a landing"))?;
-            Ok(refused)
-        }
-        Err(error) => {
-            // Roll back now: left to the connection's next use, the transaction would keep rows locked.
-            drop(transaction.rollback().await);
-            Err(error)
-        }
-    }
+    let done = write(&mut transaction, work, &reach).await;
+    let keeps = |attempt: &Attempt| matches!(attempt, Attempt::Landed);
+    connect::finish(transaction, done, keeps, ["commit a landing", "roll back a landing"]).await
 }
 
 /// Runs everything between begin and commit.

@@ -12,6 +12,7 @@ use super::{QueuedLanding, reread};
 use crate::{
     StoreError,
     claims::claim::{self, Fence},
+    connect,
     datetime::datetime,
 };
 
@@ -39,21 +40,9 @@ pub async fn reject(
 ) -> Result<RejectOutcome, StoreError> {
     let mut transaction =
         connection.begin().await.map_err(StoreError::query("begin a rejection"))?;
-    match try_reject(&mut transaction, landing, reason, now).await {
-        Ok(RejectOutcome::Written) => {
-            transaction.commit().await.map_err(StoreError::query("commit a rejection"))?;
-            Ok(RejectOutcome::Written)
-        }
-        Ok(otherwise) => {
-            transaction.rollback().await.map_err(StoreError::query("roll back a rejection"))?;
-            Ok(otherwise)
-        }
-        Err(error) => {
-            // Roll back now: left to the connection's next use, the transaction would keep rows locked.
-            drop(transaction.rollback().await);
-            Err(error)
-        }
-    }
+    let done = try_reject(&mut transaction, landing, reason, now).await;
+    let keeps = |outcome: &RejectOutcome| *outcome == RejectOutcome::Written;
+    connect::finish(transaction, done, keeps, ["commit a rejection", "roll back a rejection"]).await
 }
 
 async fn try_reject(
@@ -90,9 +79,9 @@ pub(super) fn stands(reason: RejectReason, decision: &QueuedDecision) -> bool {
     }
 }
 
-/// Fences a queued claim whose key has its answer under another id, so that whoever asks for its own id finds an end.
-/// Returns whether the fence stands, from now or earlier; false if the epoch of the claim was given up, so that it gets
-/// no row. Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
+/// Fences a queued claim whose key has its answer under another id, so that a poll of its own id finds an end. Returns
+/// whether the fence stands, from now or earlier; false if the epoch of the claim was given up, so that it gets no row.
+/// Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
 ///
 /// # Errors
 /// A statement fails. After a conflict nothing was written. After a lost connection it is unknown; the same call finds
@@ -103,20 +92,9 @@ pub async fn fence_elsewhere(
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin a fence"))?;
-    match try_fence(&mut transaction, landing, now).await {
-        Ok(true) => {
-            transaction.commit().await.map_err(StoreError::query("commit a fence"))?;
-            Ok(true)
-        }
-        Ok(false) => {
-            transaction.rollback().await.map_err(StoreError::query("roll back a fence"))?;
-            Ok(false)
-        }
-        Err(error) => {
-            drop(transaction.rollback().await);
-            Err(error)
-        }
-    }
+    let done = try_fence(&mut transaction, landing, now).await;
+    let keeps = |stands: &bool| *stands;
+    connect::finish(transaction, done, keeps, ["commit a fence", "roll back a fence"]).await
 }
 
 async fn try_fence(

@@ -6,7 +6,7 @@ use coupon::{ClaimState, RejectReason, TemplateId, UserId, decide_queued};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
 use super::{QueuedLanding, RejectOutcome, reject::stands, reread};
-use crate::{StoreError, datetime::datetime, rows};
+use crate::{StoreError, connect, datetime::datetime, rows};
 
 /// Rejects each of `landings` for its reason, as [`super::reject()`] does, and returns the outcomes in order. `None`:
 /// nothing was written, because two of the rows, or a fence that came between, stand in each other's way; reject each
@@ -22,21 +22,14 @@ pub async fn reject_all(
 ) -> Result<Option<Vec<RejectOutcome>>, StoreError> {
     let mut transaction =
         connection.begin().await.map_err(StoreError::query("begin rejections"))?;
-    match try_all(&mut transaction, landings, reasons, now).await {
-        Ok(Some(outcomes)) => {
-            transaction.commit().await.map_err(StoreError::query("commit rejections"))?;
-            Ok(Some(outcomes))
-        }
-        Ok(None) => {
-            transaction.rollback().await.map_err(StoreError::query("roll back rejections"))?;
-            Ok(None)
-        }
-        Err(error) => {
-            // Roll back now: left to the connection's next use, the transaction would keep rows locked.
-            drop(transaction.rollback().await);
-            Err(error)
-        }
-    }
+    let done = try_all(&mut transaction, landings, reasons, now).await;
+    connect::finish(
+        transaction,
+        done,
+        Option::is_some,
+        ["commit rejections", "roll back rejections"],
+    )
+    .await
 }
 
 async fn try_all(
