@@ -1,5 +1,5 @@
-//! What is known of the request that is being answered: its id, its caller and its claim. The id is in the answer, in
-//! problem bodies and in log lines, so that a shop's complaint leads to the line that explains it.
+//! The request that is being answered: its id, its caller and its claim. The id is in the answer, in problem bodies and
+//! in log lines, so that a shop's complaint leads to the line that explains it.
 //!
 //! `RUST_LOG=info,api::access=debug` shows one line a request; slow ones are shown at `info`.
 

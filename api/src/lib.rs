@@ -1,7 +1,7 @@
 //! The api process: the HTTP API of shops' front ends, shoppers' apps and operators.
 //!
-//! [`serve`] wires the process, `router.rs` lists every route, and `claims.rs` takes in claims, which `landing::claims`
-//! processes.
+//! [`serve`] wires the process, `router.rs` lists every route, and `routes/` has a room for each kind of caller. A
+//! claim goes from `routes/shopper/claims.rs` to `landing::claims`.
 
 mod access;
 mod auth;

@@ -1,8 +1,8 @@
 //! Receipts of queued claims: what a client shows to follow a claim of which MySQL has no row yet.
 //!
-//! A receipt needs no memory of ours. It carries what a look needs beside the path and the token: the epoch under which
-//! the claim can land, when it was accepted, its place in the queue if that is known, and its key. The signature covers
-//! these, the template, the user and the claim, so a receipt serves nobody else and no other claim. All apis have the
+//! The platform stores no receipt. A receipt carries what a poll needs beside path and token: the epoch under which the
+//! claim can land, when it was accepted, its place in the queue if that is known, and its key. The signature covers
+//! these, the template, the user and the claim, so it is valid for this user and this claim only. All apis have the
 //! same secret.
 //!
 //! Its bytes, as base64url without padding: version (1), epoch (8), accepted at in milliseconds (8), 1 or 0 for with or
@@ -20,7 +20,7 @@ use crate::{code::Code, problem::Problem};
 /// The form of the bytes. Another form gets another number, so that apis of two releases do not misread each other.
 const VERSION: u8 = 1;
 
-/// How long a receipt serves: as long as the topic of claims keeps a claim that nobody lands.
+/// How long a receipt is valid: the retention of the topic of claims, after which an unlanded claim is gone.
 const AGE_MAX: TimeDelta = TimeDelta::days(7);
 
 /// Bytes of an HMAC-SHA256.
@@ -43,7 +43,7 @@ pub(crate) struct Receipt {
     /// The epoch under which the claim can land.
     pub(crate) epoch: Epoch,
     pub(crate) accepted_at: DateTime<Utc>,
-    /// Where it stands in the queue. `None`: the api did not append it itself.
+    /// Its place in the queue. `None`: the api did not append it itself.
     pub(crate) place: Option<QueuePosition>,
     pub(crate) key: RequestId,
 }

@@ -214,7 +214,7 @@ pub(crate) const PREPARED_BEFORE: Metric = Metric {
 /// Whether the brokers answered when they were last asked. Until they are asked, they are taken to.
 static BROKERS_ANSWER: AtomicBool = AtomicBool::new(true);
 
-/// Records whether the brokers answer. While they do not, the lag is unknown: nobody can say what they hold.
+/// Records whether the brokers answer. While they do not, the lag is unknown.
 pub(crate) fn brokers_answer(answer: bool) {
     BROKERS_ANSWER.store(answer, Ordering::Relaxed);
     if !answer {

@@ -56,7 +56,7 @@ impl Lanes {
         lane.rate.end(now, messages);
     }
 
-    /// Forgets partitions other than these: their new owner tells how far they are.
+    /// Forgets partitions other than these: their new owner publishes their progress.
     pub(crate) fn keep(&self, partitions: &[i32]) {
         self.lock().retain(|partition, _| partitions.contains(partition));
     }

@@ -12,8 +12,8 @@
 //! least once, and one partition's claims in order. Landing, rejecting and fencing are idempotent by claim id.
 //!
 //! It needs MySQL and no gate: neither the state of a gate nor its absence keeps a claim from landing. While MySQL is
-//! away the same batch waits, and nothing is dropped; after some seconds the partitions are left to others, who may have
-//! it. What a gate is not told here, the resolver tells it.
+//! away the same batch waits, and nothing is dropped; after some seconds the partitions are left to others, who may
+//! have it. The resolver repeats reports that a gate did not get.
 
 mod away;
 mod config;

@@ -1,4 +1,4 @@
-//! Publishes how far the lander's partitions are: all that users are told of their place in the queue.
+//! Publishes the progress of the lander's partitions, from which apis compute users' positions.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{
     metrics::{BACKLOG, OLDEST},
 };
 
-/// Interval between messages of one partition: what a user who waits sees move.
+/// Interval between messages of one partition: how often a waiting user's position changes.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
 /// Partitions whose ends are asked for at the same time.
@@ -52,8 +52,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Publishes the news of each partition, and returns how many messages wait on all of them; `None` while the
-    /// partitions are lost, since nobody may own them then.
+    /// Publishes the progress of each partition that changed, and returns how many messages wait on all of them; `None`
+    /// while the partitions are lost, since nobody may own them then.
     async fn publish(&self) -> Result<Option<i64>, TopicError> {
         let assignment = self.reader.rebalances().borrow().clone();
         let owned = assignment.of(&self.names.claims());
@@ -85,7 +85,7 @@ impl Publisher<'_> {
     }
 }
 
-/// Tells of each partition, and returns the sum. One that fails or takes long keeps no other from being told of: it may be
+/// Publishes all partitions concurrently, and returns the sum. One that fails or takes long delays no other: it may be
 /// the only one without a leader. The first error is returned at the end.
 async fn publish_all<E>(publishing: Vec<impl Future<Output = Result<i64, E>>>) -> Result<i64, E> {
     let (mut sum, mut failed) = (0, None);

@@ -19,8 +19,7 @@ use crate::{dead_letter::DeadLetter, lanes::Lanes, metrics::DELAY, spans};
 /// Messages per batch: a transaction of claims for one coupon each.
 const BATCH_MAX: usize = 1000;
 
-/// Time for a batch in hand to land once the process is to stop. What does not land by then is landed by whoever gets
-/// the partition.
+/// Time for a batch in hand to land once the process is to stop. The partition's next owner lands the rest.
 pub(crate) const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
 
 /// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and so do positions.

@@ -84,7 +84,7 @@ impl Failure {
         Self { advice: Some(advice.into()), ..self }
     }
 
-    /// Says where in the sent file the field stands that the api refused.
+    /// Names the line of the sent file with the field that the api refused.
     pub(crate) fn in_file(self, place: impl FnOnce(&str) -> Option<String>) -> Self {
         match self.field.as_deref().and_then(place) {
             Some(place) => Self { sentence: format!("{place}: {}", self.sentence), ..self },

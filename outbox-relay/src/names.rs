@@ -33,7 +33,7 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    /// Connects to nothing yet. `health` is told whether MySQL answers.
+    /// Connects to nothing yet. `health` shows whether MySQL answers.
     pub(crate) fn new(url: Secret, health: Part) -> Self {
         Self { url, pool: OnceCell::new(), health }
     }

@@ -1,7 +1,7 @@
 //! Finds the outboxes with claims, for all workers of the process, and measures what waits.
 //!
-//! It looks in Redis itself and asks nobody which templates queue: an outbox may hold claims after its template went
-//! back to direct, or after its gate was lost.
+//! It scans Redis instead of reading which templates queue: an outbox may hold claims after its template went back to
+//! direct, or after its gate was lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,7 +64,7 @@ pub(crate) struct Outboxes {
 }
 
 impl Outboxes {
-    /// Makes the task. `health` is told whether the gate answers, `waiting` which outboxes have claims.
+    /// Makes the task. `health` shows whether the gate answers; `waiting` gets the outboxes that have claims.
     pub(crate) fn new(
         gate: Gate,
         health: Part,

@@ -49,7 +49,7 @@ pub(crate) struct Consume {
     pub(crate) partitions: Part,
     /// Ready while the last attempt at a batch succeeded.
     pub(crate) stores: Part,
-    /// Ready while the brokers answer. Without them, nobody knows what waits on the topic.
+    /// Ready while the brokers answer. Without them, the topic's backlog is unknown.
     pub(crate) kafka: Part,
 }
 

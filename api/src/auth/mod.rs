@@ -148,7 +148,7 @@ impl Auth {
         let right = known.filter(|known| known.digest == caller.digest);
         let key = &right.ok_or_else(refused)?.key;
         if !key.is_live(self.clock.now()) {
-            // Whoever has the whole key may know what became of it.
+            // The caller has the whole key, so the answer may say how it ended.
             let (ended, at) = match (key.expires_at, key.revoked_at) {
                 (Some(expired), revoked) if revoked.is_none_or(|at| expired <= at) => {
                     ("has expired", expired)

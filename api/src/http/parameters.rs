@@ -55,7 +55,7 @@ impl KnownParameters {
         let Some((_, known)) = operations.iter().find(|(own, _)| is(own)) else {
             return Ok(());
         };
-        // What cannot be read at all is refused by whoever reads it.
+        // A query that cannot be parsed is refused by the handler's extractor.
         let Ok(Query(sent)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Ok(());
         };

@@ -1,8 +1,9 @@
-//! The end of a job: what is left of a cancelled one gets its outcome, and coupons that were added for rows that got none
-//! are taken back, as far as the gate has promised them to nobody.
+//! The end of a job: what is left of a cancelled one gets its outcome, and coupons that were added for rows that got
+//! none are taken back, unless the gate has already promised them to a claim.
 //!
-//! MySQL's stock knows what has landed only. So the gate is asked what it has left, and while it cannot say, or claims stand
-//! in a queue, the job waits with its end. After [`WAITS_MAX`] it ends without taking anything back.
+//! MySQL's stock counts only landed claims. So the gate is asked for the stock it has left. While it does not answer,
+//! or claims of the template are queued, the job does not end. After [`WAITS_MAX`] it ends without taking anything
+//! back.
 
 use std::time::Duration;
 
@@ -78,9 +79,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns how many coupons the gate has promised to nobody, or what keeps it from saying so. Without a gate, after the
-    /// window, nothing is promised any more once the queue is empty. A claim that is admitted between this look and the
-    /// gate's news of the cut, milliseconds later, may still be refused, as with any operator's cut.
+    /// Returns how many coupons the gate has not promised to any claim, or why that is unknown. Without a gate, after
+    /// the window, nothing is promised any more once the queue is empty. A claim that is admitted between this look and
+    /// the gate's news of the cut, milliseconds later, may still be refused, as with any operator's cut.
     async fn unpromised(&self, job: &Job) -> Result<i64, Code> {
         if job.added == 0 {
             return Ok(0);

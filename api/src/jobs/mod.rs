@@ -2,8 +2,8 @@
 //!
 //! Each process has a few workers. A worker takes the job of the merchant who has waited longest, for one turn
 //! (`turn.rs`), by a lease in MySQL; so the jobs of all merchants advance side by side, and a job whose process died
-//! goes on elsewhere when its lease is over. A row is claimed like any other claim, through the gate and the lander, under
-//! a key that names job and row. So whoever repeats a row, however often, finds what landed before.
+//! goes on elsewhere when its lease is over. A row is claimed like any other claim, through the gate and the lander,
+//! under a key that names job and row. So a row that is repeated finds what landed before.
 
 mod finish;
 mod queued;
@@ -73,7 +73,7 @@ impl Worker {
                 break;
             }
         }
-        // What was under way is done once more by another process, which need not wait for the lease.
+        // Another process repeats the rows that were under way. It need not wait for the lease to end.
         self.release_soon().await;
         Ok(())
     }

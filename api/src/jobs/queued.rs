@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep};
 
 use super::Worker;
 
-/// How long a turn waits for what stands in the queue. The next turn asks again.
+/// How long a turn waits for queued claims. The next turn asks again.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 /// Interval between looks at how far the queue has landed.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl Worker {
-    /// Returns whether claims of the job's template may stand in its queue that were accepted before this call.
+    /// Returns whether claims of the job's template that were accepted before this call may still be queued.
     pub(super) async fn may_be_queued(&self, job: &Job) -> anyhow::Result<bool> {
         let facts = connect::within(async {
             let mut connection = connect::acquire(&self.app.pool).await?;
@@ -38,7 +38,7 @@ impl Worker {
         }
     }
 
-    /// First the outbox and then the end of the partition: what has left the one stands before the other.
+    /// First the outbox, then the end of the partition: a claim that has left the outbox is before that end.
     async fn is_drained(&self, job: &Job) -> anyhow::Result<bool> {
         let (gate, queue) = (self.app.gates.gate(), self.app.queue.of_claims());
         if gate.outbox_len(job.template_id).await? > 0 {

@@ -186,7 +186,7 @@ struct Granted {
     /// The last row that was tried.
     after_row: u32,
     done: Vec<Done>,
-    /// What one of the other rows waits for.
+    /// Why one of the other rows has to wait.
     waits_for: Option<Code>,
     /// Whether a row of this round may still land without an outcome.
     under_way: bool,

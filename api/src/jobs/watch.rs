@@ -57,7 +57,7 @@ fn show(open: &OpenJobs) {
     }
 }
 
-/// What is unknown is no number.
+/// Shows that the numbers of jobs are unknown.
 fn show_nothing() {
     for state in ["granting", "waiting", "cancelling"] {
         metrics::gauge!(JOBS.name, "state" => state).set(f64::NAN);

@@ -1,5 +1,6 @@
-//! What this process knows of the partitions of the claims topic: what their landers report on the topic of progress, and
-//! what it appended itself. Requests and streams read it from memory, however many there are.
+//! State of the partitions of the claims topic, as this process knows it: from their landers' reports on the topic of
+//! progress, and from the claims that it appended itself. Requests and streams read it from memory, however many there
+//! are.
 
 use std::{
     collections::HashMap,
@@ -58,7 +59,7 @@ impl Followed {
         partition.appended = partition.appended.max(offset.saturating_add(1));
     }
 
-    /// Takes a lander's report. Wakes whoever waits for this partition, unless the report is not news.
+    /// Takes a lander's report. Wakes the streams that follow this partition if the report changed anything.
     fn hear(&self, report: &PartitionProgress) {
         let mut partitions = self.lock();
         let partition = partitions.entry(report.partition).or_default();

@@ -1,6 +1,6 @@
-//! The queue of accepted claims, as the api uses it: it appends to it (`topic_queue.rs`), and tells users where they stand
-//! (`followed.rs`, `pace.rs`). Claim landers report on a topic how far they are, and every api follows that, so a
-//! client that waits costs no read of MySQL or Redis.
+//! The queue of accepted claims, as the api uses it: it appends claims (`topic_queue.rs`) and shows users their
+//! position (`followed.rs`, `pace.rs`). Claim landers report on a topic how far they are, and every api follows that,
+//! so a client that waits costs no read of MySQL or Redis.
 
 mod followed;
 pub(crate) mod metric;
@@ -34,7 +34,7 @@ pub(crate) struct Queue {
     stop: CancellationToken,
 }
 
-/// Where a claim stands.
+/// Position and estimated wait of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Standing {
     /// Claims that land before it. `None`: not known.
@@ -44,7 +44,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Returns where the claim at `offset` stands by this pace. `most` bounds the position: it never rises.
+    /// Returns position and estimate of the claim at `offset` by this pace. `most` bounds the position: it never rises.
     pub(crate) fn of(
         pace: Option<Pace>,
         offset: Option<i64>,
@@ -81,7 +81,7 @@ impl Queue {
         async move { topic.follow().await }
     }
 
-    /// Returns where a claim stands now.
+    /// Returns a claim's position and estimate now.
     pub(crate) fn standing(&self, place: Option<QueuePosition>, now: DateTime<Utc>) -> Standing {
         let Some(QueuePosition { partition, offset }) = place else { return Standing::default() };
         Standing::of(self.topic.followed().pace(partition), Some(offset), None, now)

@@ -1,4 +1,4 @@
-//! Where a partition of the claims topic stands and how fast it lands, from what its lander says each second. Pure.
+//! Position and rate of landing of a partition of the claims topic, from its lander's report of each second. Pure.
 //!
 //! The rate is measured only while claims wait: a partition that keeps up lands no faster than claims come, and that
 //! says nothing of how long a crowd will wait.
@@ -29,7 +29,7 @@ const SILENT_MS_MAX: i64 = 5_000;
 /// milliseconds.
 const APPENDED_MS: i64 = 2_000;
 
-/// What is known of a partition.
+/// Progress and rate of a partition, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pace {
     /// Offset of the next claim to be landed.

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// How long an append waits for the broker. Shorter than the 5 s that a request waits for its claim, so that the client
-/// hears of the doubt while it waits.
+/// still gets the answer that its claim's outcome is unknown.
 const APPEND_MAX: Duration = Duration::from_secs(4);
 
 /// First and longest pause before a topic is read again.

@@ -1,7 +1,7 @@
 //! Counts answers to claims in memory: by second, template, word and latency. Never waits for anything but its lock,
 //! which is not held across I/O.
 //!
-//! What waits for the broker is bounded in messages and in age; what is dropped is counted as lost.
+//! The backlog for the broker is bounded in messages and in age; dropped counts are counted as lost.
 
 use std::{
     collections::{BTreeMap, HashMap},

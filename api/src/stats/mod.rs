@@ -48,7 +48,7 @@ pub(crate) fn start(
 }
 
 impl Stats {
-    /// Counts an answer to a claim. `None`: a template that nobody knows. Never waits for the broker.
+    /// Counts an answer to a claim. `None`: an unknown template. Never waits for the broker.
     pub(crate) fn count(&self, template: Option<TemplateId>, answered: Answered, took: Duration) {
         self.counter.count(template, answered, took);
     }

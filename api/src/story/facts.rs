@@ -23,7 +23,7 @@ pub(crate) struct Facts {
     pub(crate) coupons: Vec<UserCoupon>,
 }
 
-/// What is known of a thing that another server than MySQL keeps, or that may have left nothing.
+/// A fact from a server other than MySQL, or one that may have left no record.
 #[derive(Debug, Clone)]
 pub(crate) enum Known<T> {
     Is(T),
@@ -104,8 +104,8 @@ impl Facts {
 const REST_OF_SECOND: TimeDelta = TimeDelta::milliseconds(999);
 
 impl Change {
-    /// Returns when the change was committed: when the tailer read it, or the end of the second that the binlog names if
-    /// that was before. `None` for a row of a snapshot, which tells nothing of its commit.
+    /// Returns when the change was committed: when the tailer read it, or the end of the second that the binlog names
+    /// if that was before. `None` for a row of a snapshot, which does not say when it was committed.
     pub(crate) fn committed_at(&self) -> Option<DateTime<Utc>> {
         if self.source.snapshot {
             return None;

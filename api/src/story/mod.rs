@@ -1,5 +1,5 @@
-//! The story of a claim, for support: when it was where, from what its hops leave anyway. Nothing is written for it, and a
-//! story is read only when somebody asks.
+//! The story of a claim, for support: each hop with its time, from records that the hops leave anyway. Nothing is
+//! written for it, and a story is read only when somebody asks.
 //!
 //! - Ids say when the claim was received and when a lander began with it ([`made_at`]).
 //! - The claim's row says when the gate admitted it, and the stock behind it; so does its message.
@@ -7,7 +7,7 @@
 //!   the landing's place in the binlog. Both are found by partition and time, within limits.
 //! - The view says whether the list shows it, and the coupons' rows say how each ended.
 //!
-//! What a server that is away would have said is unknown, and so is what a topic has deleted. MySQL alone is needed.
+//! Only MySQL is needed. A hop is unknown while the server with its record is away, or after its topic has deleted it.
 
 pub(crate) mod facts;
 pub(crate) mod hop;
@@ -47,7 +47,7 @@ pub(crate) struct Stories {
     turns: Arc<Semaphore>,
 }
 
-/// The claim to tell of, and what is known of its outcome.
+/// The claim whose story is asked for, and its outcome as far as it is known.
 #[derive(Debug, Clone)]
 pub(crate) struct StorySubject {
     pub(crate) id: ClaimId,

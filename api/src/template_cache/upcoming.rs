@@ -1,4 +1,4 @@
-//! What a merchant's list shows: every template that is upcoming or open, also those that nobody has asked for.
+//! Templates of a merchant's list: every upcoming or open one, even if it was never requested.
 //!
 //! They are read from MySQL at the start, and every few seconds those of them that have changed. So a list is complete
 //! whatever the topic does, and no request reads MySQL for it.

@@ -73,7 +73,7 @@ pub fn decide(admission: &Admission, found: &FoundRows) -> Decision {
             ClaimState::Landed if mine => return Decision::Landed,
             ClaimState::Rejected if mine => return Decision::Rejected,
             ClaimState::Landed | ClaimState::Rejected => return Decision::LandedElsewhere,
-            // A fence stands under a key of its own.
+            // A fence has a key of its own.
             ClaimState::Void => {}
         }
     }

@@ -5,7 +5,7 @@ use coupon::{QueuedClaim, TemplateId};
 use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
 
-/// Where a claim stands in the queue.
+/// A claim's place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePosition {
     pub partition: i32,
@@ -13,7 +13,7 @@ pub struct QueuePosition {
     pub offset: i64,
 }
 
-/// The queue did not do what was asked. Whether a claim stands in it is unknown; the outbox still has it.
+/// An operation of the queue failed. Whether a claim was appended is unknown; the outbox still has it.
 #[derive(Debug, Error)]
 #[error("the queue of claims cannot be used")]
 pub struct QueueError(#[source] Box<dyn std::error::Error + Send + Sync>);

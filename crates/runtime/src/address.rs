@@ -3,7 +3,7 @@
 /// Returns the hosts and ports of a server's URL or of a list of servers, without scheme, user, password, path and
 /// options.
 ///
-/// What stands before the last `@` is dropped, wherever that is: a password that was not encoded must not be shown.
+/// Everything before the last `@` is dropped, wherever that is: a password that was not encoded must not be shown.
 pub fn address(url: &str) -> String {
     let rest = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
     let rest = rest.split_once("://").map_or(rest, |(_, rest)| rest);

@@ -118,8 +118,8 @@ impl TopicError {
         }
     }
 
-    /// Returns whether the broker refuses this message whoever sends it and whenever: it was not written and never will
-    /// be. This is an allow-list: after any other error the message may be sent again.
+    /// Returns whether the broker refuses this message for good: it was not written, and no later attempt would
+    /// succeed. This is an allow-list: after any other error the message may be sent again.
     pub fn is_refused_for_good(&self) -> bool {
         let Self::Produce { source, .. } = self else { return false };
         source.rdkafka_error_code().is_some_and(|code| {

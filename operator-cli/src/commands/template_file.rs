@@ -63,7 +63,7 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
     })
 }
 
-/// Returns where a field stands: `FILE, line N, FIELD`. `None` for standard input, which was read already.
+/// Returns the place of a field: `FILE, line N, FIELD`. `None` for standard input, which was read already.
 pub(crate) fn place(path: &Path, field: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(format!("{}, line {}, {field}", path.display(), line_of(&text, field)?))

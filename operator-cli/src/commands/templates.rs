@@ -137,7 +137,7 @@ fn validity_move(it: &TemplateId) -> Call {
     Call::get(format!("{}/validity-move", path(it)))
 }
 
-/// Sends what stands in a file. A refusal of one of its fields names the line.
+/// Sends a call whose body was read from a file. A refusal of one of its fields names the line.
 async fn by_file(
     call: &Call,
     file: &Path,

@@ -262,8 +262,8 @@ fn lives_no_longer(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
     Err(Problem::new(Code::LifeTooLong, detail).with("latest", latest))
 }
 
-/// Rejects a key of the scope `emergency` unless the platform's own key makes it for the platform's own merchant:
-/// nobody else may give a right over all merchants away, or get one by replacing another's key.
+/// Rejects a key of the scope `emergency` unless the platform's own key makes it for the platform's own merchant: no
+/// other key may grant rights over all merchants, or obtain them by replacing another's key.
 fn reaches_no_further(key: &ApiKey, operator: Operator) -> Result<(), Problem> {
     if !key.scopes.iter().any(|scope| scope == Scope::Emergency) {
         return Ok(());

@@ -1,8 +1,8 @@
 //! The end of a drain by hand: `POST /v1/templates/{id}/drain-end`.
 //!
-//! A gate that was lost is loaded only after everything that it had queued has its answer, and no time ends this wait. An
-//! operator may, if what holds the queue up does not come back: what is still in the queue is then too late, and its
-//! users are told that it is lost. The process that waits sees it in MySQL, and loads the gate.
+//! A lost gate is loaded only after every claim that it had queued has its outcome. This wait has no time limit. An
+//! operator may end it if the cause cannot be removed: claims still in the queue are then too late, and their users
+//! learn that they are lost. The process that waits sees it in MySQL, and loads the gate.
 
 use axum::{
     extract::State,
@@ -82,7 +82,7 @@ pub(crate) async fn end(
     headers: HeaderMap,
     Body(request): Body<DrainRequest>,
 ) -> Result<Answer, Problem> {
-    // Whoever is on call may end it for every merchant's templates.
+    // An operator on call may end it for every merchant's templates.
     if !operator.is_on_call() {
         operator.needs(Scope::Admin)?;
     }

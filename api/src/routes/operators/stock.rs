@@ -81,7 +81,7 @@ pub(crate) async fn get(
         total: row.total,
         landed,
         held,
-        // What came back between the two reads counts as neither.
+        // Coupons that came back between the two reads count as neither held nor confirmed.
         confirmed: held.map(|held| (landed - held).max(0)),
         stock: row.stock,
         epoch: row.epoch.0,

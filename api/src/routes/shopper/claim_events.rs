@@ -146,7 +146,7 @@ struct Watched {
     receipt: Receipt,
     pace: watch::Receiver<Option<Pace>>,
     due: Due,
-    /// What the client was told last. `None`: nothing yet.
+    /// The last position and estimate that were sent. `None`: nothing yet.
     told: Option<Standing>,
     /// Whether an event of this stream was sent.
     has_begun: bool,
@@ -155,7 +155,7 @@ struct Watched {
     not_before: Instant,
     again: Backoff,
     ends_at: Instant,
-    /// Whether the outcome was told.
+    /// Whether the outcome was sent.
     is_over: bool,
     _place: StreamPlace,
 }
@@ -238,7 +238,7 @@ impl Watched {
                 self.told.get_or_insert_default();
                 self.look_at = now + spread(LOOK_EVERY);
             }
-            // MySQL is away. Who was told nothing yet waits until it answers.
+            // MySQL is away. A client that has got no event yet waits until MySQL answers.
             Err(_) => {
                 let nothing_told = self.told.is_none();
                 self.look_at =
@@ -248,7 +248,7 @@ impl Watched {
         None
     }
 
-    /// Returns the event that the claim stands elsewhere than the client knows, if it does.
+    /// Returns an event with the claim's position and estimate, if it says more than the last one that was sent.
     fn waiting(&mut self, pace: Option<Pace>) -> Option<Event> {
         let told = self.told?;
         let offset = self.receipt.place.map(|place| place.offset);

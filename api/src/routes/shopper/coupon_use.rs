@@ -98,8 +98,8 @@ async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Resu
     Ok(used)
 }
 
-/// Returns whether the shop's checkout has used the coupon for this order. Its shopper can read the order's name, and must
-/// not have a till told that the coupon is good for one more.
+/// Returns whether the shop's checkout has used the coupon for this order. Its shopper can read the order's name. A
+/// replay under that name must not tell a till that the coupon is good once more.
 async fn is_by_the_shop(
     transaction: &mut MySqlConnection,
     id: CouponId,

@@ -1,4 +1,4 @@
-//! `Last-Event-ID`: where a stream of a claim's events broke off. It carries what the client was told, so that any api
+//! `Last-Event-ID`: where a stream of a claim's events broke off. The id contains the last event's position, so any api
 //! can continue the stream.
 
 use std::{fmt, str::FromStr};
@@ -46,7 +46,7 @@ impl LastEvent {
         })
     }
 
-    /// Returns the position that it told.
+    /// Returns the position in that event.
     pub(crate) fn position(self) -> Option<u64> {
         match self {
             Self::Waiting(position) => position,

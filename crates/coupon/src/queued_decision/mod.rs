@@ -1,8 +1,8 @@
 //! Decides how a queued claim continues after its landing was rolled back, as a pure function.
 //!
-//! The table is that of [`crate::decide`] with the differences of a claim that nobody waits for: it lands under the
-//! epoch of what is queued, also while the template is paused, with other numbers if its own are taken, and if it cannot
-//! land, it ends in a row.
+//! The table is that of [`crate::decide`] with these differences, because a queued claim was already accepted: it lands
+//! under `queued_epoch`, also while the template is paused, and with other numbers if its own are taken; if it cannot
+//! land, its end is a row.
 
 use crate::{ClaimRow, ClaimState, Epoch, Numbers, Open, QueuedClaim, RejectReason, TemplateState};
 
@@ -103,7 +103,7 @@ pub fn decide_queued(claim: &QueuedClaim, found: &QueuedRows) -> QueuedDecision 
             ClaimState::Landed if mine => return QueuedDecision::Landed,
             ClaimState::Rejected if mine => return QueuedDecision::Rejected,
             ClaimState::Landed | ClaimState::Rejected => return QueuedDecision::Elsewhere,
-            // A fence stands under a key of its own.
+            // A fence has a key of its own.
             ClaimState::Void => {}
         }
     }

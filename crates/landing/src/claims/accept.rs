@@ -46,7 +46,7 @@ pub(super) struct InQueue {
 }
 
 impl InQueue {
-    /// The message, the same whoever publishes it.
+    /// The message. Api and relay publish the same bytes.
     fn message(&self, claim: &Claim, accept_after: AcceptAfter) -> QueuedClaim {
         let claim = Claim { id: self.id, claimed_at: self.at, ..claim.clone() };
         let admission = Admission { claim, epoch: self.epoch, numbers: self.numbers.clone() };

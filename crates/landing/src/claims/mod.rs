@@ -63,7 +63,7 @@ pub enum Answer {
         epoch: Epoch,
         /// When the gate admitted it.
         accepted_at: DateTime<Utc>,
-        /// Where it stands, if this process appended it.
+        /// Its place in the queue, if this process appended it.
         position: Option<QueuePosition>,
     },
     /// A queued claim with this key was rejected. Final for the key.

@@ -42,8 +42,8 @@ const EPOCHS_MAX: u32 = 4;
 /// fifth of a second of what the landers of one partition land. What waits there should land before what comes now.
 const SPILL_BACKLOG_MAX: u64 = 1_000;
 
-/// Age of a claim up to which the gate is asked for it. Later whoever looks for it may find it nowhere and fence it,
-/// and a 202 would be broken. Only an outage of MySQL makes a claim wait so long.
+/// Age up to which a claim may still be queued. A poll of an older claim may find it nowhere and fence it, which would
+/// break a 202. Only an outage of MySQL makes a claim wait so long.
 pub(super) const QUEUED_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) struct Walk {

@@ -5,8 +5,8 @@
 //! outbox is empty, so the relay has published all of it. Only then is the end of the partition noted, and when the
 //! claim landers have committed this offset, each claim before it has its answer in MySQL.
 //!
-//! An operator may end the wait (`stock::end_drain`): what is still in the queue is then too late, and its clients are
-//! told that it is lost.
+//! An operator may end the wait (`stock::end_drain`): claims still in the queue are then too late, and their clients
+//! learn that they are lost.
 
 use std::{
     pin::pin,
@@ -117,7 +117,7 @@ async fn renew_or_warn(context: &RebuildContext<'_>, epoch: Epoch) -> Option<Dra
 async fn renew(context: &RebuildContext<'_>, epoch: Epoch) -> Result<Option<Drained>, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(context.pool).await?;
-        // Whoever else has taken it raises the epoch first.
+        // Another process that took the lease has raised the epoch first.
         lease::take(&mut connection, &context.lease, context.holder, LEASE).await?;
         let facts = stock::queue_facts(&mut connection, context.template).await?;
         Ok(match facts {

@@ -267,7 +267,7 @@ impl Keeper {
         {
             return self.gates.rebuild(template.id).await;
         }
-        // Before the gate hears of a mode that queues.
+        // Before the gate gets a mode that queues.
         if stock.queued_epoch < stock.epoch {
             return self.bring_queue_up(template.id, meta.epoch).await;
         }

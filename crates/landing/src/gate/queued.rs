@@ -1,8 +1,9 @@
 //! Settles queued requests that MySQL has decided, and finds those that are in neither outbox nor topic.
 //!
-//! The claim landers report each landing and rejection to the gate, if it answers. Lost reports are found here. A request without a row is left alone: its claim is in the outbox or in the topic, and lands. Only one that is
-//! in neither needs a new epoch, for example one that the broker refused for good. That it is in neither takes four
-//! looks in this order: not in the outbox, then the partition's end, then a committed offset beyond it, then still no row.
+//! The claim landers report each landing and rejection to the gate, if it answers. Lost reports are found here. A
+//! request without a row is left alone: its claim is in the outbox or in the topic, and lands. A new epoch is needed
+//! only for one that is in neither, for example because the broker refused it for good. Four checks show this, in this
+//! order: not in the outbox, then the partition's end, then a committed offset beyond it, then still no row.
 
 use std::collections::{HashMap, HashSet};
 

@@ -5,7 +5,7 @@
 //! stands (it never will: release). This is correct even with a grace of 0; the grace only avoids fencing claims that
 //! are about to land.
 //!
-//! What is queued has the claim landers for its end, so it is never fenced: `queued.rs`.
+//! Queued claims are landed or rejected by the claim landers, so they are never fenced: `queued.rs`.
 //!
 //! A gate without admissions in flight has no in-flight key, and one command checks hundreds of gates for the key. The
 //! cost of a scan for Redis thus depends on the sales under way, not on the number of templates (docs/decisions/0038).
@@ -70,7 +70,7 @@ pub struct Watch {
     /// Gates that had nothing in flight, as they were then. Until their in-flight key appears they are checked
     /// together, not one by one.
     quiet: HashMap<TemplateId, QuietGate>,
-    /// Queued requests that seem to be carried by nobody.
+    /// Queued requests that seem to be in neither outbox nor topic.
     pub(super) uncarried: HashMap<TemplateId, Uncarried>,
 }
 

@@ -248,7 +248,8 @@ impl QueuedBatch {
                 Next::End(end) => self.done.push((job.index, end)),
                 Next::Later(ending) => self.endings.push_back((job, ending)),
                 Next::Again => rest.push(job),
-                // A number that may just be coming back is not exchanged: the gate, which has it, would not hear of that.
+                // A number that may just be coming back is not exchanged: the gate, which holds it, would not learn of
+                // the exchange.
                 Next::AgainWith(_) if !is_proven => rest.push(job),
                 Next::AgainWith(numbers) => {
                     job.give_numbers(numbers);

@@ -105,7 +105,7 @@ impl QueuedBatch {
     }
 }
 
-/// Writes the rejected row or the fence, or returns what stands in the way.
+/// Writes the rejected row or the fence, and returns what follows for the claim.
 async fn write(
     connection: &mut MySqlConnection,
     landing: &QueuedLanding,

@@ -3,7 +3,7 @@
 //! Read in this order: [`QueuedLander`] lands a batch, however long MySQL is away, and says how each claim ended
 //! ([`QueuedEnd`]). `batch` tries and decides, `group` is one transaction, `ahead` decides its claims together,
 //! `endings` writes what does not land, `templates` keeps what the rows of a claim need of its template.
-//! [`GateReports`] tells the gates.
+//! [`GateReports`] reports the ends to the gates.
 //!
 //! A claim that lands without its gate knowing is settled by the resolver, so reports are made once and are not waited
 //! for.

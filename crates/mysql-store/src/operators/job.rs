@@ -169,8 +169,8 @@ pub async fn open(
         .map_err(StoreError::query("count the merchant's jobs"))
 }
 
-/// Takes a job for one turn: of the merchant who has waited longest, the job that has. Nobody else takes it for `time`,
-/// by the server's clock. `None`: none may have a turn now.
+/// Takes a job for one turn: of the merchant who has waited longest, the job that has. No other worker takes it for
+/// `time`, by the server's clock. `None`: none may have a turn now.
 ///
 /// # Errors
 /// A statement fails.

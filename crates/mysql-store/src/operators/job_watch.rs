@@ -1,4 +1,4 @@
-//! How the jobs of all merchants stand, for metrics and the log.
+//! State of the jobs of all merchants, for metrics and the log.
 
 use coupon::{JobId, JobState};
 use sqlx::{FromRow, MySqlConnection};

@@ -1,5 +1,5 @@
-//! Deletion of a draft with all its rows. Nothing else is ever deleted: whoever claimed, or saw a window ahead, keeps
-//! what was promised.
+//! Deletion of a draft with all its rows. No other template is ever deleted: users who claimed, or saw its window
+//! announced, rely on it.
 
 use coupon::{Template, TemplateId, TemplateState};
 use sqlx::{Connection, MySqlConnection};

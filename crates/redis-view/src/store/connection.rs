@@ -174,7 +174,7 @@ impl Connection {
     }
 
     /// Checks that every master still has an eviction policy. Reconnects if slots have moved meanwhile, so that their
-    /// views get the generation of their new master even while nobody reads them.
+    /// views get the generation of their new master even if they are not read.
     pub(crate) async fn fit(&self) -> Result<(), ViewError> {
         let live = self.live().await?;
         for mut master in live.masters.all() {

@@ -34,7 +34,7 @@ struct Lane<T> {
     end: i64,
     /// The batch that was given out and is not done: its first offset, and the one behind its last.
     out: Option<(i64, i64)>,
-    /// Whether the client was told to fetch no more of it.
+    /// Whether its fetching was paused.
     is_stopped: bool,
 }
 
@@ -61,7 +61,7 @@ impl<T> Prefetch<T> {
         }
         lane.end = message.offset + 1;
         lane.waiting.push_back(message);
-        // Whatever the client was told, it does fetch.
+        // A message arrived, so the client fetches it again.
         lane.is_stopped = false;
     }
 

@@ -15,7 +15,7 @@ use crate::{
     TopicError, TopicNames,
 };
 
-/// Where a claim stands in the queue.
+/// A claim's place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePosition {
     /// Partition of the topic `claims`.

@@ -1,4 +1,4 @@
-//! How far a partition of the topic `claims` has landed, for everybody who tells users their position.
+//! How far a partition of the topic `claims` has landed, from which apis derive their users' positions.
 //!
 //! ```json
 //! {"partition":3,"committed":1200,"end":1350,"landed_per_s":812.5,"at_ms":1700000000123}

@@ -265,7 +265,7 @@ impl Consumer {
         self.client().unsubscribe();
         let mut owned = self.rebalances();
         while !owned.borrow_and_update().all().is_empty() {
-            // The partitions are given up inside of a read. Whoever gets them reads again what is read here.
+            // The partitions are given up inside of a read. Their next owner reads these messages again.
             tokio::select! {
                 _ = owned.changed() => {}
                 read = self.next_batch(1) => drop(read?),

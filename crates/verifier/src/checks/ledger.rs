@@ -1,5 +1,5 @@
-//! I15: the ledger tells the whole story of the stock. Its sums are the total and the stock, the lists of its returns are the
-//! coupons that came back, and what it says of lapses is what the platform counts of them.
+//! I15: the ledger is complete. Its sums are the total and the stock; its returns list exactly the coupons that came
+//! back; and its lapses are those that the platform counts.
 //!
 //! Of each return a few numbers are kept: of at most [`COUPONS_PER_PASS`] coupons at a time, by their users.
 

@@ -1,5 +1,5 @@
-//! I8 and I11: views agree with MySQL. A cold view serves nobody, so only trusted views are compared; but no view, cold
-//! or not, may list a coupon that has ended.
+//! I8 and I11: views agree with MySQL. A cold view is never served, so only trusted views are compared; but no view,
+//! cold or not, may list a coupon that has ended.
 
 use std::collections::{BTreeMap, HashMap};
 

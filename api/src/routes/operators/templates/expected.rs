@@ -1,4 +1,5 @@
-//! What an operator must say before a change: the version that an edit is meant for, and that an end or a cut is meant.
+//! Confirmations that a change requires: the version that an edit is based on, and the template's name for an end or a
+//! cut.
 
 use coupon::{AcceptedClaims, TemplateState};
 use serde::{Deserialize, Serialize};

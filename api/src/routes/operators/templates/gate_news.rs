@@ -1,6 +1,6 @@
-//! How a change of a template reaches its gate, and what the operator is told if it does not. MySQL's guard is exact for
-//! direct claims, so for them a gate that hears late only admits in vain. Accepted claims land even after a pause: for
-//! them the pause holds from when the gate knows it.
+//! How a change of a template reaches its gate, and the answer to the operator if it does not. MySQL's guard is exact
+//! for direct claims, so a gate that learns of the change late only admits claims that cannot land. Accepted claims
+//! land even after a pause: for them the pause holds from when the gate knows it.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ pub(super) async fn show_mode(app: &App, template: &Template) -> Result<(), Prob
 }
 
 /// Waits until the gate knows the window, if the template needs one. MySQL lets no claim land by an earlier window; a
-/// gate that does not know the new one would only admit in vain.
+/// gate that does not know the new one would admit claims that cannot land.
 pub(super) async fn show_window(app: &App, template: &Template) -> Result<(), Problem> {
     let now = app.clock.now();
     if !app.gates.wants(template, now) && !has_gate_too_early(app, template, now).await {

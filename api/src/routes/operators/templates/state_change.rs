@@ -76,7 +76,7 @@ pub(crate) async fn change_state(
     Body(request): Body<StateRequest>,
 ) -> Result<Answer, Problem> {
     let way = TemplateState::TRANSITIONS.into_iter().find(|way| way.by == verb);
-    // Whoever is on call may halt every merchant's templates, and let them go on.
+    // An operator on call may pause and resume every merchant's templates.
     let halts =
         operator.is_on_call() && HALTS.contains(&verb.as_str()) && !request.rejects_accepted();
     if !halts {

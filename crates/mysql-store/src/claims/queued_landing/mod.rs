@@ -2,8 +2,9 @@
 //! claim that does not land.
 //!
 //! A claim that was answered as accepted always gets a row: landed, rejected, or a fence beside the answer that its key
-//! has under another id. Only one that comes after its epoch was given up gets none, since its client was told that it is
-//! lost. So everything but a landing, whose guard compares the epoch, first locks the stock row and decides again.
+//! has under another id. Only one that comes after its epoch was given up gets none, since its client already got the
+//! answer that it is lost. So everything but a landing, whose guard compares the epoch, first locks the stock row and
+//! decides again.
 
 mod reject;
 mod reject_all;
