@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coupon::{ClaimId, CouponId, LandedClaim, Template, TemplateId, UserId, limit};
-use landing::claims::fate::{Asked, Fate, fate};
+use landing::claims::fate::{ClaimQuery, Fate, fate};
 use mysql_store::{
     connect,
     look_up::{self, ClaimFate},
@@ -97,9 +97,9 @@ async fn undecided(
     {
         return Err(not_found());
     }
-    let asked = Asked { id, template, user: Some(user) };
+    let query = ClaimQuery { id, template, user: Some(user) };
     let may_fence = || app.fence_limit.count(user).is_ok();
-    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
+    let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => landed(fate),
         Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),

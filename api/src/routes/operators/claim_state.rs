@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
-use landing::claims::fate::{Asked, Fate, fate};
+use landing::claims::fate::{ClaimQuery, Fate, fate};
 use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -115,8 +115,8 @@ pub(crate) async fn find(
     if let Some(template) = template {
         templates::owned(app, operator, template).await?;
     }
-    let asked = Asked { id, template, user: None };
-    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), || true).await;
+    let query = ClaimQuery { id, template, user: None };
+    let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), || true).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => {
             // Another merchant's claim is not found.

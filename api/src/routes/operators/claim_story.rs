@@ -19,7 +19,7 @@ use crate::{
     routes::operators::claim_state::{self, ClaimStateBody, Found, Where},
     state::App,
     story::{
-        Asked, StoryError,
+        StoryError, StorySubject,
         facts::End,
         hop::Hop,
         hops::{late, tell},
@@ -84,15 +84,15 @@ pub(crate) async fn get(
 ) -> Result<Json<StoryBody>, Problem> {
     let found = claim_state::find(&app, operator, id, params.template).await?;
     let now = app.clock.now();
-    let asked = asked(id, &found);
-    let facts = app.stories.read(&app.pool, app.view.store(), &asked, now).await;
+    let subject = subject(id, &found);
+    let facts = app.stories.read(&app.pool, app.view.store(), &subject, now).await;
     let hops = tell(&facts.map_err(untold)?, now);
     let state = ClaimStateBody::of(id, &found);
     Ok(Json(StoryBody { state, read_at: instant(now), late: late(&hops), hops }))
 }
 
-fn asked(id: ClaimId, found: &Found) -> Asked {
-    let decided = |template: TemplateId, user, end| Asked {
+fn subject(id: ClaimId, found: &Found) -> StorySubject {
+    let decided = |template: TemplateId, user, end| StorySubject {
         id,
         template,
         user: Some(user),
@@ -110,7 +110,7 @@ fn asked(id: ClaimId, found: &Found) -> Asked {
         Found::Decided(ClaimFate::GivenUp { template_id, user_id, at, .. }) => {
             decided(*template_id, *user_id, End::GivenUp { at: *at })
         }
-        Found::Processing { template, user, at } => Asked {
+        Found::Processing { template, user, at } => StorySubject {
             id,
             template: *template,
             user: *user,

@@ -4,20 +4,20 @@ use coupon::limit;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Case, Ground, case};
+use super::{Case, Targets, case};
 
 /// Names that look like others or like nothing, or that a database may take for others.
 const NAMES: [&str; 9] =
     ["", " ", " o", "o ", "o\u{3000}", "o\n", "o\u{200b}", "o\u{202e}p", "\u{9b}"];
 
-pub(super) fn cases(ground: &Ground) -> Vec<Case> {
-    let coupon = ground.coupon;
+pub(super) fn cases(targets: &Targets) -> Vec<Case> {
+    let coupon = targets.coupon;
     let long = "o".repeat(limit::ORDER_REF_CHARS_MAX + 1);
     let mut cases = Vec::new();
     for name in NAMES.into_iter().chain([long.as_str()]) {
         let refused = |method: Method, path: &str, body: Option<serde_json::Value>| {
             let said = format!("{method} {path} of the order {name:?}");
-            let request = ground.api.operator(method, path);
+            let request = targets.api.operator(method, path);
             let request = if let Some(body) = body { request.json(&body) } else { request };
             case(&said, request, 422, "INVALID_ORDER_REF")
         };
