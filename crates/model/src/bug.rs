@@ -214,4 +214,16 @@ pub enum Bug {
     KeeperLeavesMovements,
     /// A lift is sent to the gate by itself, without a movement's number.
     LiftWithoutSeq,
+    /// An api refuses from memory by a scan whose users it did not count at the gate.
+    ScanNotProved,
+    /// A look allows refusals from the moment of its answer on, not from its beginning.
+    LeaseFromTheLooksEnd,
+    /// The look does not compare the epoch of the scan.
+    LookWithoutEpoch,
+    /// The look does not compare the run of Redis.
+    LookWithoutRun,
+    /// A claim is answered 201 while another api may still refuse its user from memory.
+    AnswerBeforeRefusalsEnd,
+    /// `open.lua` does not note that apis may refuse by looks at what was there before.
+    RebuildNotesNothing,
 }

@@ -34,4 +34,5 @@ mod claim;
 mod holds;
 mod queued;
 mod searched;
+mod sold_out;
 mod view;

@@ -9,6 +9,7 @@ use model::{
     claim::{Protocol, configurations},
     holds, queued,
     search::{End, Model, explore},
+    sold_out::{self, SoldOut},
     view::{self, View},
 };
 
@@ -18,7 +19,8 @@ const MEMORY_GIB: usize = 8;
 /// Progress is printed after each depth that adds this many states.
 const PROGRESS_STATES: usize = 1_000_000;
 
-/// Visits every state of the claim protocol, of queued claims, of holds and of the view within bounds.
+/// Visits every state of the claim protocol, of queued claims, of holds, of refusals from memory and of the view within
+/// bounds.
 #[derive(Parser)]
 struct Cli {
     /// Which set of bounds to explore.
@@ -51,6 +53,10 @@ fn main() -> ExitCode {
         Size::Small => holds::configurations::SMALL,
         Size::Large => holds::configurations::LARGE,
     };
+    let sold_outs = match cli.size {
+        Size::Small => sold_out::SMALL,
+        Size::Large => sold_out::LARGE,
+    };
     let mut table = Vec::new();
     for (name, bounds) in claims.iter().filter(|(name, _)| name.contains(&cli.only)) {
         let limits = format!("{}/{}", bounds.limit, bounds.total);
@@ -67,6 +73,9 @@ fn main() -> ExitCode {
         if name.contains(&cli.only) {
             table.push(row(&name, &holds::Protocol::new(*bounds), cli.memory_gib));
         }
+    }
+    for (name, bounds) in sold_outs.iter().filter(|(name, _)| name.contains(&cli.only)) {
+        table.push(row(&format!("sold out: {name}"), &SoldOut::new(*bounds), cli.memory_gib));
     }
     for (name, bounds) in views.iter().filter(|(name, _)| name.contains(&cli.only)) {
         table.push(row(&format!("view: {name}"), &View::new(*bounds), cli.memory_gib));
