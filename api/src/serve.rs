@@ -112,6 +112,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
+    context.spawn("sold out", ended(watch_sold_out(&app, &last)));
     context.spawn("gate keeper", ended(keeper.run(now_of(&context), last.clone())));
     let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&context), last.clone());
     context.spawn("resolver", ended(resolving));
@@ -147,6 +148,12 @@ fn measure(
     let (measured, stop) = (Arc::clone(connections), context.stop_token());
     let measuring = api_metrics::measure(claims.clone(), pool.clone(), measured, queue, stop);
     context.spawn("measure", ended(measuring));
+}
+
+/// Returns the task that knows which templates are sold out.
+fn watch_sold_out(app: &App, last: &CancellationToken) -> impl Future<Output = ()> + use<> {
+    let (sold_out, stop) = (app.gates.sold_out().clone(), last.clone());
+    async move { sold_out.watch(stop).await }
 }
 
 /// Keeps the worker number until `last`.

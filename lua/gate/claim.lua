@@ -4,21 +4,23 @@
 -- is reported to the keeper (see the include), and its user is answered NOT_LOADED.
 -- The gate's own mode decides whether an admission is landed at once or queued: the caller's copy may be old.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>   4 queued:<epoch>, of the epoch that the caller knows   5 outbox
+--       6 refusing
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 now in ms   4 user
 --       5 key digest   6 payload hash   7 claim id   8 quantity
 --       9 behind: 1 if the caller's lander cannot keep up (mode spill)   10 most entries of the outbox
 --       11 key   12 code of what 202 waits for   13 trace parent, '' none
 --       14 touch: 1 if a replay of a queued request must write, so that a WAIT after it covers the request
 -- Returns {code, ...}:
---   0 ADMITTED numbers left        1 REPLAY id state numbers look admitted_ms ('' unless queued)
+--   0 ADMITTED numbers left wait   1 REPLAY id state numbers look admitted_ms ('' unless queued) wait
 --   2 KEY_REUSED                   3 NOT_LOADED                   4 OTHER_EPOCH epoch
 --   5 NOT_OPEN look starts_ms      6 PAUSED look   7 CLOSED look   8 ENDED look
 --   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
---   13 QUEUED numbers left entry_id look        14 OUTBOX_FULL        15 BANNED look lapses
+--   13 QUEUED numbers left entry_id look wait   14 OUTBOX_FULL        15 BANNED look lapses
 --   look = 1: the refusal is final only after MySQL was checked for the key; what is queued is accepted only then.
 --   Without a limit every refusal is checked, but what is queued only if the entry says so: a key that landed before
 --   the gate was loaded ends with its answer, and a sale goes on while MySQL is away.
+--   wait = ms after which no api refuses this user from memory any more: a success is answered only then.
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
@@ -47,6 +49,8 @@ entry = entry or no_entry(0)
 local look_queued = entry.flags == LOOK_IN_MYSQL and 1 or 0
 local look = limit == 0 and 1 or look_queued
 
+local function wait() return math.max(redis.call('PTTL', KEYS[6]), 0) end
+
 -- Answers with a request that the gate remembers. A queued one is published with the time of its admission; a gate that
 -- has lost it is damaged.
 local function replay(request)
@@ -61,7 +65,7 @@ local function replay(request)
         -- The entry as it is: a write that changes nothing.
         if ARGV[14] == '1' then redis.call('HSET', KEYS[2], user, text) end
     end
-    return { REPLAY, request.id, request.state, request.numbers, look_queued, admitted }
+    return { REPLAY, request.id, request.state, request.numbers, look_queued, admitted, wait() }
 end
 
 for _, request in ipairs(entry.requests) do
@@ -122,6 +126,6 @@ if redis.call('HSET', KEYS[2], user, encode(entry)) == 1 then
 end
 local left = redis.call('HINCRBY', KEYS[1], 'stock', -quantity)
 if queued then
-    return { QUEUED, numbers, left, entry_id, look_queued }
+    return { QUEUED, numbers, left, entry_id, look_queued, wait() }
 end
-return { ADMITTED, numbers, left }
+return { ADMITTED, numbers, left, wait() }

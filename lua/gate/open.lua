@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Opens a loaded gate, only from exactly loading(E), with the facts read from MySQL after E began. State and mode that
 -- `set_state.lua` set meanwhile stay if their version is newer.
--- KEYS  1 meta
+-- KEYS  1 meta   2 refusing
 -- ARGV  1 epoch E   2 run   3 template version   4 state   5 starts_ms   6 ends_ms   7 limit
 --       8 stock   9 last movement   10 mode: direct, queued or spill   11 lapses allowed, 0 any
+--       12 for how many ms an api may refuse by a look at the gate before this one, as `sold_out.lua` notes it
 -- Returns 1 opened, 0 refused
 local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run', 'version', 'state', 'mode')
 if meta[1] ~= 'loading' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return 0 end
@@ -14,4 +15,6 @@ end
 redis.call('HSET', KEYS[1], 'phase', 'open', 'version', version, 'state', state, 'mode', mode,
     'starts', ARGV[5], 'ends', ARGV[6], 'limit', ARGV[7], 'stock', ARGV[8], 'movement', ARGV[9],
     'lapses_allowed', ARGV[11])
+-- The note may have been lost with the gate before.
+if tonumber(ARGV[1]) > 1 then redis.call('SET', KEYS[2], '', 'PX', ARGV[12]) end
 return 1

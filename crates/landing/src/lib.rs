@@ -5,7 +5,8 @@
 //! of each admission. [`settler`] reports landed admissions to the gate. [`gates`] holds what a process knows about
 //! its gates, and [`keeper`] is the task that maintains them, by means of [`rebuild`] and [`movements`]. [`resolver`]
 //! ends admissions whose process died. [`ids`] generates ids under a leased worker number. [`queue`] is what carries
-//! claims that were accepted before they land, and [`queued`] lands what it carried.
+//! claims that were accepted before they land, and [`queued`] lands what it carried. [`sold_out`] refuses claims of a
+//! template that is sold out without asking its gate.
 
 pub mod claims;
 mod gate;
@@ -14,6 +15,7 @@ pub mod lander;
 pub mod metric;
 pub mod queue;
 pub mod queued;
+pub mod sold_out;
 
 pub use gate::{gates, keeper, movements, rebuild, resolver};
 pub use lander::{batch, settler};

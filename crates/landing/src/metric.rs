@@ -3,9 +3,12 @@
 use runtime::metric::{Kind, Label, Metric};
 
 /// All of them, in the order of docs/metrics.md.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 22] = [
     CLAIMS_UNDER_WAY,
     GATE_VERDICTS,
+    LOCAL_REFUSALS,
+    SOLD_OUT_TEMPLATES,
+    SOLD_OUT_BYTES,
     ACCEPTS,
     LANDING_QUEUE,
     BATCH_SIZE,
@@ -66,6 +69,35 @@ pub const GATE_VERDICTS: Metric = Metric {
               refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
               `insufficient`, `banned` (too many holds lapsed); `not_loaded`, `other_epoch` and `too_old` come from new gates",
     worry: Some("`not_loaded` keeps rising; any `outbox_full`"),
+};
+
+pub const LOCAL_REFUSALS: Metric = Metric {
+    name: "coupon_local_refusals_total",
+    kind: Kind::Counter,
+    unit: "claims",
+    labels: &[],
+    meaning: "claims of templates that are sold out which this api refused without asking the gate: \
+              it knew that their users have no entry there",
+    worry: None,
+};
+
+pub const SOLD_OUT_TEMPLATES: Metric = Metric {
+    name: "coupon_sold_out_templates",
+    kind: Kind::Gauge,
+    unit: "templates",
+    labels: &[],
+    meaning: "sold out templates whose claims this api refuses without asking the gate, at most 256",
+    worry: None,
+};
+
+pub const SOLD_OUT_BYTES: Metric = Metric {
+    name: "coupon_sold_out_bytes",
+    kind: Kind::Gauge,
+    unit: "bytes",
+    labels: &[],
+    meaning: "held by this api for the users that have an entry at the gates of these templates, at \
+              most 16,000,000",
+    worry: None,
 };
 
 /// The outcomes are what `claims::accept` counts.

@@ -1,6 +1,6 @@
 //! Claim, settle, release: the life of an admission.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Claim, ClaimId, Epoch, TemplateId, UserId};
@@ -12,7 +12,7 @@ use crate::{
     keys::Keys,
     replica::Rounds,
     scripts::Scripts,
-    verdict::{Asked, verdict},
+    verdict::{Asked, verdict, wait},
 };
 
 /// The gates of all templates, on one Redis.
@@ -45,6 +45,12 @@ impl Gate {
         Keys::new(&self.prefix, template)
     }
 
+    /// Returns the same gates with a connection of their own, for calls that must not wait behind claims.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self { redis: self.redis.apart(), ..self.clone() }
+    }
+
     /// Requests admission of `claim`; `epoch` is the gate's epoch as the caller knows it. A queued claim carries `now`
     /// as its time.
     ///
@@ -57,17 +63,34 @@ impl Gate {
         now: DateTime<Utc>,
         door: Door,
     ) -> Result<Verdict, GateError> {
+        Ok(self.claim_to_answer(claim, epoch, now, door).await?.0)
+    }
+
+    /// Like [`Gate::claim`], for a caller that answers a client. Also returns how long a success must wait to be told:
+    /// until then some api may refuse this user from memory ([`crate::REFUSING`]).
+    ///
+    /// # Errors
+    /// As of [`Gate::claim`].
+    pub async fn claim_to_answer(
+        &self,
+        claim: &Claim,
+        epoch: Epoch,
+        now: DateTime<Utc>,
+        door: Door,
+    ) -> Result<(Verdict, Duration), GateError> {
         let asked = Asked { claim: Cow::Borrowed(claim), epoch, now, door, touch: false };
         let live = self.redis.live().await?;
         let run = live.run.clone();
         let mut call = self.scripts.claim.prepare_invoke();
         call.key(&asked.keys(&self.keys(claim.template_id))).arg(asked.arguments(&run));
         let answer: Vec<Value> = self.invoke("claim", live, &call).await?;
-        verdict(&answer, &run).ok_or(GateError::Unreadable { call: "claim" })
+        let verdict = verdict(&answer, &run).ok_or(GateError::Unreadable { call: "claim" })?;
+        Ok((verdict, wait(&answer)))
     }
 
     /// Requests admission of `claim` like [`Gate::claim`], and waits until `copies` replicas have what the gate wrote
-    /// of it. Also returns whether so many confirmed it in time; if not, a replica may have it or not.
+    /// of it. Also returns whether so many confirmed it in time (if not, a replica may have it or not), and how long a
+    /// success must wait to be told, as of [`Gate::claim_to_answer`].
     ///
     /// # Errors
     /// As of [`Gate::claim`]; [`GateError::Unreachable`] also if too many claims wait for replicas already.
@@ -78,7 +101,7 @@ impl Gate {
         now: DateTime<Utc>,
         door: Door,
         copies: u32,
-    ) -> Result<(Verdict, bool), GateError> {
+    ) -> Result<(Verdict, bool, Duration), GateError> {
         let asked = Asked { claim: Cow::Owned(claim.clone()), epoch, now, door, touch: true };
         self.rounds.ask(asked.keys(&self.keys(claim.template_id)), asked, copies).await
     }

@@ -210,6 +210,30 @@ impl Gate {
         Ok((next, fields.into_iter().map(read).collect()))
     }
 
+    /// Reads some of the users who have an entry, and returns the next cursor, like [`Gate::entries_from`]. Users are
+    /// absent whose names cannot be read.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn users_from(
+        &self,
+        template: TemplateId,
+        epoch: Epoch,
+        cursor: u64,
+    ) -> Result<(u64, Vec<Option<UserId>>), GateError> {
+        let live = self.redis.live().await?;
+        let result = redis::cmd("HSCAN")
+            .arg(self.keys(template).users(epoch))
+            .arg(cursor)
+            .arg("COUNT")
+            .arg(SCAN_KEYS)
+            .query_async(&mut live.connection.clone())
+            .await;
+        let (next, fields): (u64, Vec<(String, redis::Value)>) =
+            self.checked("users", &live, result).await?;
+        Ok((next, fields.into_iter().map(|(user, _)| user.parse().ok()).collect()))
+    }
+
     /// Returns those of `users` that have no entry.
     ///
     /// # Errors

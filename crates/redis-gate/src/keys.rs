@@ -67,6 +67,11 @@ impl Keys {
         format!("{}:queued:{epoch}", self.base)
     }
 
+    /// Exists as long as an api may refuse claims from memory by an earlier look.
+    pub(crate) fn refusing(&self) -> String {
+        format!("{}:refusing", self.base)
+    }
+
     /// The stream of queued claims on their way to the topic. It outlives every epoch.
     pub(crate) fn outbox(&self) -> String {
         format!("{}:outbox", self.base)

@@ -1,9 +1,20 @@
-//! Checks many gates at once for keys that are missing or new. One command covers hundreds of gates, so idle gates cost
-//! next to nothing.
+//! Checks many gates at once: for keys that are missing or new, where one command covers hundreds of gates, so idle
+//! gates cost next to nothing; and for those that are sold out still.
+
+use std::time::Duration;
 
 use coupon::{Epoch, TemplateId};
+use redis::{FromRedisValue as _, RedisResult, Value};
 
-use crate::{Gate, GateError};
+use crate::{Gate, GateError, connection::Live, replica::lacks_script};
+
+/// How long an api may refuse users from memory by a look at a gate, counted from the moment before the look was sent.
+/// With the time to the next look it is the time after which a change is seen everywhere. A reopened sale is to be seen
+/// within 200 ms.
+pub const REFUSING: Duration = Duration::from_millis(150);
+
+/// How long the gate notes a look: longer by far more than two clocks differ in so short a time.
+pub(crate) const NOTED: Duration = Duration::from_millis(160);
 
 /// Gates per command; takes Redis some tens of microseconds.
 const GATES_AT_ONCE: usize = 250;
@@ -25,7 +36,73 @@ pub struct QuietGate {
     pub epoch: Option<Epoch>,
 }
 
+/// A look at a gate that was sold out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoldOutLook {
+    pub template: TemplateId,
+    pub epoch: Epoch,
+    /// How many users with an entry the caller knows, if it is to refuse all others. Absent: it only wants to know.
+    pub users: Option<u64>,
+}
+
+/// A gate that refuses every user without an entry as sold out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SoldOutGate {
+    /// How many users have an entry. Within an epoch they only become more.
+    pub users: u64,
+    /// Start and end of the claim window, in milliseconds since 1970. Outside there is another reason to refuse.
+    pub window_ms: (i64, i64),
+    /// Most coupons per user. A wish for more has another reason to be refused.
+    pub limit: i64,
+}
+
 impl Gate {
+    /// Looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses users
+    /// without an entry for another reason or not at all. If it has as many users as the look says, the caller may refuse
+    /// all others for [`REFUSING`], counted from before this call.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn sold_out(
+        &self,
+        looks: &[SoldOutLook],
+    ) -> Result<Vec<Option<SoldOutGate>>, GateError> {
+        let live = self.redis.live().await?;
+        let mut results = self.send_looks(&live, looks).await;
+        if results.as_ref().is_ok_and(|results| results.iter().any(lacks_script)) {
+            results = match self.scripts.sold_out.load_async(&mut live.connection.clone()).await {
+                Ok(_) => self.send_looks(&live, looks).await,
+                Err(error) => Err(error),
+            };
+        }
+        let results = self.checked("sold_out", &live, results).await?;
+        // A gate whose keys are of another type is not known to be sold out.
+        Ok(results.into_iter().map(|result| sold_out(&result.ok()?)).collect())
+    }
+
+    async fn send_looks(
+        &self,
+        live: &Live,
+        looks: &[SoldOutLook],
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        let mut pipe = redis::pipe();
+        pipe.ignore_errors();
+        for look in looks {
+            let keys = self.keys(look.template);
+            pipe.cmd("EVALSHA")
+                .arg(self.scripts.sold_out.get_hash())
+                .arg(3)
+                .arg(keys.meta())
+                .arg(keys.users(look.epoch))
+                .arg(keys.refusing())
+                .arg(look.epoch.0)
+                .arg(live.run.as_str())
+                .arg(look.users.map_or_else(String::new, |users| users.to_string()))
+                .arg(millis(NOTED));
+        }
+        pipe.query_async(&mut live.connection.clone()).await
+    }
+
     /// Returns those of `gates` that have lost a key since. The contents of keys are not checked.
     ///
     /// # Errors
@@ -82,4 +159,18 @@ impl Gate {
         }
         Ok(differing)
     }
+}
+
+/// Decodes the answer of `sold_out.lua`; its header says what it is.
+fn sold_out(answer: &Value) -> Option<SoldOutGate> {
+    let (1, users, starts, ends, limit) =
+        <(i64, u64, i64, i64, i64)>::from_redis_value_ref(answer).ok()?
+    else {
+        return None;
+    };
+    Some(SoldOutGate { users, window_ms: (starts, ends), limit })
+}
+
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

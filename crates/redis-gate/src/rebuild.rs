@@ -3,7 +3,12 @@
 use chrono::{DateTime, Utc};
 use coupon::{ClaimMode, Epoch, Returned, TemplateId, TemplateState, UserId};
 
-use crate::{Entry, Gate, GateError, connection::Live, operator::add_returned};
+use crate::{
+    Entry, Gate, GateError,
+    connection::Live,
+    operator::add_returned,
+    presence::{NOTED, millis},
+};
 
 /// Users per call of `load.lua`: about a millisecond, so that claims on other templates hardly wait. Lua's `unpack`
 /// takes at most 8,000 values.
@@ -171,7 +176,8 @@ impl Gate {
         let keys = self.keys(template);
         let live = self.redis.live().await?;
         let mut call = self.scripts.open.key(keys.meta());
-        call.arg(epoch.0)
+        call.key(keys.refusing())
+            .arg(epoch.0)
             .arg(live.run.as_str())
             .arg(facts.version)
             .arg(facts.state.word())
@@ -181,7 +187,8 @@ impl Gate {
             .arg(facts.stock)
             .arg(facts.movement)
             .arg(facts.mode.word())
-            .arg(facts.lapses_allowed);
+            .arg(facts.lapses_allowed)
+            .arg(millis(NOTED));
         let opened: i64 = self.invoke("open", live, &call).await?;
         Ok(opened == 1)
     }

@@ -6,6 +6,7 @@
 use std::{
     io,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use redis::{FromRedisValue, RedisResult, Value};
@@ -15,7 +16,7 @@ use crate::{
     GateError, GateRedis, Verdict,
     connection::Live,
     scripts::Scripts,
-    verdict::{Asked, verdict},
+    verdict::{Asked, verdict, wait},
 };
 
 /// Most claims of a round: some milliseconds of scripts, which other connections wait for.
@@ -29,8 +30,8 @@ const WAITING_MAX: usize = 16 * ROUND_MAX;
 /// it is less than the time limit for an answer.
 const COPIES_WAIT_MS: u64 = 500;
 
-/// An answer, and whether enough replicas have what was written for it.
-type Answer = Result<(Verdict, bool), GateError>;
+/// An answer, whether enough replicas have what was written for it, and how long a success waits to be told.
+type Answer = Result<(Verdict, bool, Duration), GateError>;
 
 /// The rounds of one process. Their task starts with the first claim and ends with the last [`crate::Gate`].
 pub(crate) struct Rounds {
@@ -41,7 +42,7 @@ pub(crate) struct Rounds {
 
 /// A claim that waits for its round.
 struct One {
-    keys: [String; 5],
+    keys: [String; 6],
     asked: Asked<'static>,
     copies: u32,
     answer: oneshot::Sender<Answer>,
@@ -56,10 +57,10 @@ impl Rounds {
     /// Sends one claim with the next round.
     pub(crate) async fn ask(
         &self,
-        keys: [String; 5],
+        keys: [String; 6],
         asked: Asked<'static>,
         copies: u32,
-    ) -> Result<(Verdict, bool), GateError> {
+    ) -> Answer {
         let waiting = self.waiting.get_or_init(|| {
             let (sender, waiting) = mpsc::channel(WAITING_MAX);
             tokio::spawn(run(self.redis.clone(), Arc::clone(&self.scripts), waiting));
@@ -116,9 +117,10 @@ async fn ask_all(redis: &GateRedis, scripts: &Scripts, round: &[One]) -> Vec<Ans
     for (one, result) in round.iter().zip(results) {
         let answer = read::<Vec<Value>>(redis, &live, "claim", result).await;
         let known = answer.and_then(|answer| {
-            verdict(&answer, &live.run).ok_or(GateError::Unreadable { call: "claim" })
+            let known = verdict(&answer, &live.run).map(|verdict| (verdict, wait(&answer)));
+            known.ok_or(GateError::Unreadable { call: "claim" })
         });
-        answers.push(known.map(|verdict| (verdict, copies >= one.copies)));
+        answers.push(known.map(|(verdict, wait)| (verdict, copies >= one.copies, wait)));
     }
     answers
 }
@@ -143,8 +145,8 @@ async fn send(
     pipe.query_async(&mut live.connection.clone()).await
 }
 
-/// Returns whether the claim was not run because Redis does not have the script.
-fn lacks_script(result: &RedisResult<Value>) -> bool {
+/// Returns whether a call was not run because Redis does not have the script.
+pub(crate) fn lacks_script(result: &RedisResult<Value>) -> bool {
     matches!(result, Err(error) if error.code() == Some("NOSCRIPT"))
 }
 

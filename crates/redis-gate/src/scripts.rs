@@ -25,6 +25,7 @@ pub(crate) struct Scripts {
     pub(crate) mark_unreadable: Script,
     pub(crate) unload: Script,
     pub(crate) remove_stale: Script,
+    pub(crate) sold_out: Script,
 }
 
 impl Scripts {
@@ -46,6 +47,7 @@ impl Scripts {
             mark_unreadable: script(include_str!("../../../lua/gate/mark_unreadable.lua")),
             unload: script(include_str!("../../../lua/gate/unload.lua")),
             remove_stale: script(include_str!("../../../lua/gate/remove_stale.lua")),
+            sold_out: script(include_str!("../../../lua/gate/sold_out.lua")),
         }
     }
 }

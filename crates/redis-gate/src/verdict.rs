@@ -1,6 +1,6 @@
 //! What a caller says with a claim, and the gate's answer to it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use chrono::{DateTime, TimeZone, Utc};
 use coupon::{AcceptAfter, Claim, ClaimId, Epoch, Numbers};
@@ -40,10 +40,10 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    pub(crate) fn keys(&self, keys: &Keys) -> [String; 5] {
+    pub(crate) fn keys(&self, keys: &Keys) -> [String; 6] {
         let epoch = self.epoch;
         let (in_flight, queued) = (keys.inflight(epoch), keys.queued(epoch));
-        [keys.meta(), keys.users(epoch), in_flight, queued, keys.outbox()]
+        [keys.meta(), keys.users(epoch), in_flight, queued, keys.outbox(), keys.refusing()]
     }
 
     /// Returns the arguments for a server of this run.
@@ -168,6 +168,18 @@ pub enum Refusal {
         /// Stock left.
         left: i64,
     },
+}
+
+/// Returns how long the success in an answer of `claim.lua` must wait to be told.
+pub(crate) fn wait(answer: &[Value]) -> Duration {
+    let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
+    let at = match int(0) {
+        Some(0) => 3,
+        Some(1) => 6,
+        Some(13) => 5,
+        _ => return Duration::ZERO,
+    };
+    int(at).and_then(|ms| u64::try_from(ms).ok()).map_or(Duration::ZERO, Duration::from_millis)
 }
 
 /// Decodes the answer of `claim.lua` from a server of this run; its header lists the codes.

@@ -25,14 +25,16 @@ const CONFIRMED_MAX: Duration = Duration::from_mins(1);
 
 /// Asks until there is an answer.
 async fn ask(gate: &Gate, claim: &Claim, copies: u32) -> (Verdict, bool) {
-    at_last(async || gate.claim_replicated(claim, EPOCH, now(), Door::direct(), copies).await).await
+    let ask = async || gate.claim_replicated(claim, EPOCH, now(), Door::direct(), copies).await;
+    let (verdict, confirmed, _wait) = at_last(ask).await;
+    (verdict, confirmed)
 }
 
 /// Asks until a replica has confirmed the claim; a busy machine may take longer than one round.
 async fn confirmed(gate: &Gate, claim: &Claim) -> Verdict {
     loop {
         let asked = gate.claim_replicated(claim, EPOCH, now(), Door::direct(), 1).await;
-        if let Ok((verdict, true)) = asked {
+        if let Ok((verdict, true, _wait)) = asked {
             return verdict;
         }
         tokio::task::yield_now().await;

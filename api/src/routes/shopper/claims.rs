@@ -134,8 +134,15 @@ async fn claimed(
     let template = app.templates.visible(id).await?.ok_or_else(unknown_template)?;
     let request_id = headers::request_id(headers, &template)?;
     let quantity = quantity(request.quantity.unwrap_or(1), &template)?;
+    let claim_id = app.ids.claim()?;
+    access::note_claim(claim_id);
+    hop.set("coupon.claim.id", claim_id);
+    if app.claims.is_sold_out(&template, user, &request_id, quantity) {
+        hop.set("coupon.refused_by", "memory");
+        return Err(refused(Refusal::SoldOut));
+    }
     let claim = Claim {
-        id: app.ids.claim()?,
+        id: claim_id,
         template_id: id,
         user_id: user,
         request_id,
@@ -149,8 +156,6 @@ async fn claimed(
     };
     let asked =
         Asked { owner: Owner { template: id, user, id: claim.id }, key: claim.request_id.clone() };
-    access::note_claim(claim.id);
-    hop.set("coupon.claim.id", claim.id);
     // From here on a task of its own owns the claim: a client that disconnects cancels nothing.
     match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
         Ok(answer) => respond(app, answer, &asked),

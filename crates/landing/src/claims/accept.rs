@@ -124,7 +124,8 @@ impl Walk {
     ) -> Result<bool, GateError> {
         let (gate, door) = (self.gates.gate(), self.door(template));
         let again = gate.claim_replicated(claim, queued.epoch, queued.at, door, self.copies);
-        let (verdict, enough) = again.await?;
+        // The first call's wait covers this one's.
+        let (verdict, enough, _wait) = again.await?;
         Ok(match verdict {
             Verdict::Replay { id, state: RequestState::Queued, .. } => enough && id == queued.id,
             // MySQL has it, so no replica needs it.

@@ -161,6 +161,7 @@ impl Walk {
         }
         let gate = self.gates.gate();
         let released = gate.release(claim.template_id, epoch, claim.user_id, claim.id).await;
+        self.gates.sold_out().forget(claim.template_id);
         if let Err(error) = released {
             let why = format!("claim {}: {}", claim.id, runtime::report(&error));
             runtime::seldom!("admissions are not released; the resolver will", why);

@@ -157,6 +157,32 @@ impl Claims {
         }
     }
 
+    /// Returns whether a claim is refused as sold out without asking the gate ([`crate::sold_out`]). Not while the same
+    /// key is under way here: it has the same answer. A claim that must have the gate's present answer, because its coupon
+    /// was made just for it, does not ask this.
+    pub fn is_sold_out(
+        &self,
+        template: &Template,
+        user: UserId,
+        request_id: &RequestId,
+        quantity: u32,
+    ) -> bool {
+        let now = (self.work.clock)();
+        let refused = self.work.is_left_to_the_gate(template, now)
+            && self.work.gates.sold_out().refuses(template.id, user, quantity, now)
+            && !self.is_under_way(template.id, user, request_id);
+        if refused {
+            metrics::counter!(metric::LOCAL_REFUSALS.name).increment(1);
+        }
+        refused
+    }
+
+    fn is_under_way(&self, template: TemplateId, user: UserId, request_id: &RequestId) -> bool {
+        // Most claims of a template that is sold out come while nothing is under way.
+        self.permits.available_permits() < CLAIMS_MAX
+            && self.under_way.contains(&(template, user, request_id.clone()))
+    }
+
     /// Answers a claim. Dropping the future does not cancel it.
     pub async fn claim(&self, template: Arc<Template>, claim: Claim) -> Answer {
         let key = (claim.template_id, claim.user_id, claim.request_id.clone());
@@ -200,6 +226,7 @@ impl Claims {
         ] {
             metrics::gauge!(name).set(depth as f64);
         }
+        self.work.gates.sold_out().measure();
     }
 
     /// Accepts no more claims and waits until none is under way.
@@ -219,6 +246,10 @@ enum Joined {
 }
 
 impl UnderWay {
+    fn contains(&self, key: &Key) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
+    }
+
     /// Joins the request that is being answered for this key, or becomes it. The permit is taken under the lock:
     /// otherwise a second request could join a first one that then gets no permit.
     fn join(&self, key: &Key, payload_hash: PayloadHash, permits: &Arc<Semaphore>) -> Joined {

@@ -94,6 +94,8 @@ struct GateAnswer {
     at: DateTime<Utc>,
     /// Whether enough replicas have what it wrote; absent if they were not asked.
     copied: Option<bool>,
+    /// Until when some api may refuse this user from memory.
+    refusing_until: Instant,
 }
 
 /// The step after the gate's answer.
@@ -133,7 +135,7 @@ impl Walk {
                 &*moved
             }
         };
-        let mut admissions = 0;
+        let (mut admissions, mut refusing_until) = (0, None);
         for _ in 0..EPOCHS_MAX {
             let age = ((self.clock)() - claim.claimed_at).to_std().unwrap_or_default();
             // In every mode: the gate may queue what this process takes for a direct claim.
@@ -142,14 +144,15 @@ impl Walk {
             }
             let epoch = self.gates.known(template.id);
             let asked = self.ask_gate(template, claim, epoch).await?;
+            refusing_until = refusing_until.max(Some(asked.refusing_until));
             let admitted = match self.follow_verdict(template, claim, epoch, asked).await? {
-                Step::Answer(answer) => return Ok(answer),
+                Step::Answer(answer) => return Ok(held_back(answer, refusing_until).await),
                 Step::AskAgain => continue,
                 Step::Land(admitted) => admitted,
             };
             admissions += 1;
             match self.land(template, claim, epoch, admitted).await? {
-                Next::Answer(answer) => return Ok(answer),
+                Next::Answer(answer) => return Ok(held_back(answer, refusing_until).await),
                 Next::AdmitAgain if admissions < ADMISSIONS_MAX => {}
                 Next::AdmitAgain => break,
             }
@@ -163,7 +166,7 @@ impl Walk {
         template: &Template,
         claim: &Claim,
         epoch: Epoch,
-        GateAnswer { verdict, at, copied }: GateAnswer,
+        GateAnswer { verdict, at, copied, .. }: GateAnswer,
     ) -> Result<Step, Stop> {
         let answer = match verdict {
             Verdict::Admitted { numbers, left } => {
@@ -214,6 +217,10 @@ impl Walk {
                 Answer::Unavailable(Unavailable::GateLoading)
             }
             Verdict::Refused { refusal: Refusal::Closed, .. } => self.closed_by_gate(claim).await?,
+            Verdict::Refused { refusal: Refusal::SoldOut, look_in_mysql: false } => {
+                self.gates.sold_out().refused_by_gate(template.id, epoch);
+                Answer::Refused(Refusal::SoldOut)
+            }
             Verdict::Refused { refusal, look_in_mysql } => {
                 self.refused(claim, refusal, look_in_mysql).await?
             }
@@ -271,10 +278,12 @@ impl Walk {
             && template.accept_after == AcceptAfter::Replica;
         if waits {
             let asked = gate.claim_replicated(claim, epoch, at, door, self.copies).await?;
-            return Ok(GateAnswer { verdict: asked.0, at, copied: Some(asked.1) });
+            let (verdict, enough, wait) = asked;
+            let refusing_until = Instant::now() + wait;
+            return Ok(GateAnswer { verdict, at, copied: Some(enough), refusing_until });
         }
-        let verdict = gate.claim(claim, epoch, at, door).await?;
-        Ok(GateAnswer { verdict, at, copied: None })
+        let (verdict, wait) = gate.claim_to_answer(claim, epoch, at, door).await?;
+        Ok(GateAnswer { verdict, at, copied: None, refusing_until: Instant::now() + wait })
     }
 
     /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode spill.
@@ -360,4 +369,16 @@ impl Walk {
             Some(StoredAnswer::Rejected { .. }) | None => None,
         })
     }
+}
+
+/// Waits with a success until no api refuses its user from memory any more: the sale was sold out a moment ago, and
+/// another process may not have seen yet that it is not.
+async fn held_back(answer: Answer, until: Option<Instant>) -> Answer {
+    if matches!(answer, Answer::Landed { .. } | Answer::Accepted { .. })
+        && let Some(until) = until.filter(|until| *until > Instant::now())
+    {
+        // Boxed because it is rare, like what follows a rollback.
+        Box::pin(tokio::time::sleep_until(until.into())).await;
+    }
+    answer
 }

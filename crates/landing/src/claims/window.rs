@@ -1,5 +1,6 @@
 //! Answers claims outside their template's window, where no gate is loaded.
 
+use chrono::{DateTime, Utc};
 use coupon::{Claim, Template, TemplateState};
 use mysql_store::{connect, template};
 use redis_gate::Refusal;
@@ -20,6 +21,13 @@ pub(super) enum Window {
 }
 
 impl Walk {
+    /// Returns whether this process's copy of a template leaves its claims to the gate.
+    pub(super) fn is_left_to_the_gate(&self, template: &Template, now: DateTime<Utc>) -> bool {
+        template.state != TemplateState::Ended
+            && now + self.gates.preload() >= template.window.starts_at
+            && now < template.window.ends_at
+    }
+
     /// Handles the times when no gate is loaded: long before the window nothing can have landed, but after it the key
     /// may have, and as long as a queue is not closed it still may. Until then only the gate refuses.
     pub(super) async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {

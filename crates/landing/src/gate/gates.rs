@@ -19,6 +19,7 @@ use tracing::debug;
 use crate::{
     gate::{attempts::Attempts, keeper::Keeper, movements, rebuild::RebuildError},
     queue::ClaimQueue,
+    sold_out::SoldOut,
 };
 
 /// Default time before its window opens at which a template's gate is loaded. A million users take seconds to load, and
@@ -43,6 +44,7 @@ pub struct Gates {
     pool: MySqlPool,
     gate: Gate,
     queue: Arc<dyn ClaimQueue>,
+    sold_out: SoldOut,
     pub(super) holder: Arc<str>,
     preload: Duration,
     pub(super) points: FailPoints,
@@ -86,6 +88,7 @@ impl Gates {
         let (requests, asked) = mpsc::channel(REQUESTS_MAX);
         let gates = Self {
             pool,
+            sold_out: SoldOut::new(&gate),
             gate,
             queue,
             holder: holder.into(),
@@ -111,6 +114,11 @@ impl Gates {
         &self.queue
     }
 
+    /// Returns what this process knows of templates that are sold out.
+    pub fn sold_out(&self) -> &SoldOut {
+        &self.sold_out
+    }
+
     /// Returns the newest epoch that this process knows.
     pub fn known(&self, template: TemplateId) -> Epoch {
         let epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,6 +131,10 @@ impl Gates {
         let known = epochs.entry(template).or_default();
         let news = epoch > *known;
         *known = epoch.max(*known);
+        drop(epochs);
+        if news {
+            self.sold_out.forget(template);
+        }
         news
     }
 
@@ -181,6 +193,7 @@ impl Gates {
         let Template { id, version, state, claim_mode, .. } = *template;
         // Absent: a newer epoch has begun, and its rebuilder reads the template after that.
         let known = self.gate.set_state(id, meta.epoch, version, state, claim_mode).await?;
+        self.sold_out.forget(id);
         Ok(known.is_some() && meta.phase == Phase::Open)
     }
 
@@ -249,7 +262,9 @@ impl Gates {
     /// MySQL or the gate failed; the consumer of the movements tries again, and so does the keeper.
     pub async fn catch_up(&self, template: TemplateId) -> Result<(), RebuildError> {
         let mut connection = connect::acquire(&self.pool).await?;
-        movements::catch_up(&mut connection, &self.gate, template).await
+        let caught_up = movements::catch_up(&mut connection, &self.gate, template).await;
+        self.sold_out.forget(template);
+        caught_up
     }
 
     /// Allows one rebuild or check at a time in this process.

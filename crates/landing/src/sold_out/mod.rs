@@ -1,0 +1,206 @@
+//! Refusals from memory: while a template is sold out, most claims come from users of whom the gate has never heard, and
+//! each would be told the same. So the process reads once which users have an entry in the gate, and refuses all others
+//! itself, for as long as a look at the gate allows it.
+//!
+//! Within an epoch the gate removes no entry. So the users of a scan are all there are if the gate has as many of them
+//! when a look comes, whatever happened during the scan. A look also finds everything else that `claim.lua` would
+//! decide by. It allows refusals for [`REFUSING`], counted from before it was sent, and a look is sent every
+//! [`LOOK_EVERY`]. A late, failed or differing one allows nothing more: then the gate is asked, as for any claim.
+//! The gate notes each look that allows refusals. Whom it admits meanwhile is answered only when they are over, so a
+//! user who was told of a coupon is never told that nothing is left (docs/decisions/0065, and `sold_out` in the model).
+
+mod memory;
+mod scan;
+mod sync;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, Utc};
+use coupon::{Epoch, TemplateId, UserId};
+use redis_gate::{Gate, GateError, REFUSING, SoldOutLook};
+use tokio::{sync::Notify, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::memory::{Memory, Micros, Wish};
+use crate::metric;
+
+/// Time between the beginnings of two looks: a look may be lost, and the next one still comes in time.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long a template is watched after the last claim.
+const WATCHED_FOR: Duration = Duration::from_secs(1);
+
+/// Refusals by the gate within [`WATCHED_FOR`] from which on a template's users are read. Reading them costs the gate as
+/// much as some thousand users per dozen of refusals; for a few stragglers it does not pay.
+const REFUSALS_MIN: u32 = 64;
+
+/// Most templates whose refusals are counted. Beyond it counting begins anew, which delays refusals from memory.
+const COUNTED_MAX: usize = 4_096;
+
+/// Templates that are sold out, as this process knows them. Clones share it.
+#[derive(Clone)]
+pub struct SoldOut(Arc<Shared>);
+
+struct Shared {
+    /// On a connection of its own: looks do not wait behind claims.
+    gate: Gate,
+    memory: Memory,
+    refused: Mutex<HashMap<TemplateId, Refused>>,
+    /// Notified when a template is worth a scan.
+    wanted: Notify,
+    started: Instant,
+}
+
+/// Refusals of a template by the gate.
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    epoch: Epoch,
+    count: u32,
+    since: Micros,
+    /// No scan before this moment.
+    rests_until: Micros,
+}
+
+impl SoldOut {
+    /// Knows nothing yet. [`SoldOut::watch`] must run.
+    pub fn new(gate: &Gate) -> Self {
+        Self(Arc::new(Shared {
+            gate: gate.apart(),
+            memory: Memory::new(),
+            refused: Mutex::default(),
+            wanted: Notify::new(),
+            started: Instant::now(),
+        }))
+    }
+
+    /// Returns whether the gate would refuse this claim as sold out: it would, at some moment within [`REFUSING`].
+    pub fn refuses(
+        &self,
+        template: TemplateId,
+        user: UserId,
+        quantity: u32,
+        now: DateTime<Utc>,
+    ) -> bool {
+        let wish = Wish { template, user, quantity, now_ms: now.timestamp_millis() };
+        self.0.memory.refuses(&wish, self.0.now())
+    }
+
+    /// Forgets a template: this process has heard of a change before its next look.
+    pub fn forget(&self, template: TemplateId) {
+        self.0.memory.forget(template);
+    }
+
+    /// Counts a refusal by the gate of this epoch to a user of whom it knows nothing.
+    pub(crate) fn refused_by_gate(&self, template: TemplateId, epoch: Epoch) {
+        if self.0.memory.knows(template) {
+            return;
+        }
+        let now = self.0.now();
+        let mut refused = self.0.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() >= COUNTED_MAX && !refused.contains_key(&template) {
+            refused.clear();
+        }
+        let counted = refused.entry(template).or_insert(Refused {
+            epoch,
+            count: 0,
+            since: now,
+            rests_until: 0,
+        });
+        if counted.epoch != epoch || now.saturating_sub(counted.since) > micros(WATCHED_FOR) {
+            *counted = Refused { epoch, count: 0, since: now, ..*counted };
+        }
+        counted.count += 1;
+        if counted.is_due(now) {
+            self.0.wanted.notify_one();
+        }
+    }
+
+    /// Sets the gauges.
+    pub(crate) fn measure(&self) {
+        let (templates, bytes) = self.0.memory.size(self.0.now());
+        metrics::gauge!(metric::SOLD_OUT_TEMPLATES.name).set(templates as f64);
+        metrics::gauge!(metric::SOLD_OUT_BYTES.name).set(bytes as f64);
+    }
+
+    /// Looks at the gates of known templates, and reads the users of further ones, until `stop`.
+    pub async fn watch(&self, stop: CancellationToken) {
+        stop.run_until_cancelled(async { tokio::join!(self.look_on(), self.scan_on()) }).await;
+    }
+
+    async fn look_on(&self) {
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            // Late answers would allow nothing.
+            match timeout(REFUSING, self.look()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    runtime::seldom!(
+                        "sold out templates are not looked at",
+                        runtime::report(&error)
+                    );
+                }
+                Err(_) => {
+                    let why = format!("no answer within {REFUSING:?}");
+                    runtime::seldom!("sold out templates are not looked at", why);
+                }
+            }
+        }
+    }
+
+    /// Looks once at every known template that somebody has claimed from lately; forgets the others.
+    async fn look(&self) -> Result<(), GateError> {
+        let memory = &self.0.memory;
+        let now = self.0.now();
+        let mut watched = memory.all();
+        watched.retain(|(template, known)| {
+            let is_watched = now.saturating_sub(known.asked_at()) <= micros(WATCHED_FOR);
+            if !is_watched {
+                memory.forget_this(*template, known);
+            }
+            is_watched
+        });
+        if watched.is_empty() {
+            return Ok(());
+        }
+        let looks = watched.iter().map(|(template, known)| SoldOutLook {
+            template: *template,
+            epoch: known.epoch,
+            users: Some(known.users()),
+        });
+        let looks: Vec<_> = looks.collect();
+        let begun = self.0.now();
+        let found = self.0.gate.sold_out(&looks).await?;
+        for ((template, known), found) in watched.iter().zip(found) {
+            if found.is_some_and(|gate| known.is(gate)) {
+                known.allow(begun + micros(REFUSING));
+            } else {
+                memory.forget_this(*template, known);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Micros {
+        micros(self.started.elapsed())
+    }
+}
+
+impl Refused {
+    fn is_due(&self, now: Micros) -> bool {
+        self.count >= REFUSALS_MIN
+            && now.saturating_sub(self.since) <= micros(WATCHED_FOR)
+            && now >= self.rests_until
+    }
+}
+
+fn micros(duration: Duration) -> Micros {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
