@@ -37,7 +37,7 @@ fn keeper(world: &World) -> (Gates, Keeper) {
 }
 
 /// Moves the stock in MySQL only.
-async fn move_stock(world: &World, key: &str, delta: i64) {
+pub(crate) async fn move_stock(world: &World, key: &str, delta: i64) {
     let request_id = RequestId::from_client(key).unwrap();
     let new = NewMovement { request_id: &request_id, delta, reason: "why", actor: "who" };
     let mut connection = world.connection().await;

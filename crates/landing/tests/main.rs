@@ -18,3 +18,4 @@ mod queue;
 mod rebuild;
 mod resolver;
 mod returns;
+mod sold_out;

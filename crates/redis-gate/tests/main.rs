@@ -13,4 +13,5 @@ mod replicas;
 mod returns;
 mod sentinel;
 mod server;
+mod sold_out;
 mod verdicts;

@@ -9,5 +9,6 @@ pub(crate) mod hung_api;
 pub(crate) mod kills;
 pub(crate) mod races;
 pub(crate) mod replay;
+pub(crate) mod sold_out;
 pub(crate) mod unavailable;
 pub(crate) mod unknown_ids;

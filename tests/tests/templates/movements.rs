@@ -14,13 +14,13 @@ fn two_apis(options: PlatformOptions) -> PlatformOptions {
 }
 
 /// Requests a movement.
-async fn move_stock(api: &Api, template: TemplateId, key: &str, body: &Value) -> Answer {
+pub(crate) async fn move_stock(api: &Api, template: TemplateId, key: &str, body: &Value) -> Answer {
     let path = format!("/v1/templates/{template}/stock-movements");
     let request = api.operator(Method::POST, &path).header("idempotency-key", key).json(body);
     api.send(request.header("if-match", "*")).await.unwrap()
 }
 
-fn by(delta: i64) -> Value {
+pub(crate) fn by(delta: i64) -> Value {
     json!({ "delta": delta, "reason": "a test" })
 }
 

@@ -1,0 +1,119 @@
+//! Looks at gates that are sold out, and what they mean for whom the gate admits.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use coupon::{Epoch, TemplateId, TemplateState, UserId};
+use redis_gate::{Door, OpenFacts, REFUSING, Refusal, SoldOutGate, SoldOutLook, Verdict};
+
+use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, claim, facts, now};
+
+const OTHER: UserId = UserId(71);
+
+const NEWER: Epoch = Epoch(EPOCH.0 + 1);
+
+fn look(users: Option<u64>) -> SoldOutLook {
+    SoldOutLook { template: TEMPLATE, epoch: EPOCH, users }
+}
+
+/// Looks as one who knows so many users.
+async fn look_at(gate: &TestGate, users: Option<u64>) -> Option<SoldOutGate> {
+    gate.gate.sold_out(&[look(users)]).await.unwrap()[0]
+}
+
+/// How long the answer to a claim of this user waits, which must be admitted or replayed.
+async fn wait(gate: &TestGate, user: UserId, epoch: Epoch) -> Duration {
+    let claim = claim(user, "a", 1);
+    let asked = gate.gate.claim_to_answer(&claim, epoch, now(), Door::direct()).await.unwrap();
+    assert!(matches!(asked.0, Verdict::Admitted { .. } | Verdict::Replay { .. }), "{asked:?}");
+    asked.1
+}
+
+async fn add(gate: &TestGate, seq: i64) {
+    gate.gate.apply_movement(TEMPLATE, EPOCH, (seq, 1), &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_gate_that_is_sold_out_says_so_with_the_number_of_its_users() {
+    let gate = TestGate::open("looked at", OpenFacts { stock: 2, ..facts() }).await;
+    gate.admit(&claim(USER, "a", 1)).await;
+    assert_eq!(look_at(&gate, None).await, None, "one is left");
+    gate.admit(&claim(OTHER, "a", 1)).await;
+    let found = look_at(&gate, None).await.unwrap();
+    let window_ms = (facts().starts_at.timestamp_millis(), facts().ends_at.timestamp_millis());
+    assert_eq!(found, SoldOutGate { users: 2, window_ms, limit: facts().limit.into() });
+    let (mut users, mut cursor) = (BTreeSet::new(), 0);
+    loop {
+        let (next, page) = gate.gate.users_from(TEMPLATE, EPOCH, cursor).await.unwrap();
+        users.extend(page.into_iter().map(Option::unwrap));
+        if next == 0 {
+            break;
+        }
+        cursor = next;
+    }
+    assert_eq!(users, BTreeSet::from([USER, OTHER]));
+
+    // Several in one call, also after Redis forgot the script; one of them is absent.
+    gate.send(&["SCRIPT", "FLUSH"]).await;
+    let absent = SoldOutLook { template: TemplateId(2), ..look(None) };
+    let all = gate.gate.sold_out(&[absent, look(Some(2))]).await.unwrap();
+    assert_eq!(all, [None, Some(found)]);
+    let older = SoldOutLook { epoch: Epoch(EPOCH.0 - 1), ..look(Some(2)) };
+    assert_eq!(gate.gate.sold_out(&[older]).await.unwrap(), [None]);
+}
+
+#[tokio::test]
+async fn a_gate_that_refuses_for_another_reason_or_not_for_good_is_not_called_sold_out() {
+    let none = OpenFacts { stock: 0, ..facts() };
+    for (name, facts) in [
+        ("paused", OpenFacts { state: TemplateState::Paused, ..none }),
+        ("ended", OpenFacts { state: TemplateState::Ended, ..none }),
+        ("without a limit", OpenFacts { limit: 0, ..none }),
+    ] {
+        let gate = TestGate::open(name, facts).await;
+        assert_eq!(look_at(&gate, None).await, None, "{name}");
+    }
+    let gate = TestGate::open("lost a user", OpenFacts { stock: 1, ..facts() }).await;
+    gate.admit(&claim(USER, "a", 1)).await;
+    assert!(look_at(&gate, None).await.is_some());
+    gate.send(&["HDEL", &gate.users(EPOCH), &USER.to_string()]).await;
+    assert_eq!(look_at(&gate, None).await, None, "it answers NOT_LOADED");
+    gate.send(&["SET", &gate.users(EPOCH), "x"]).await;
+    assert_eq!(look_at(&gate, None).await, None, "it answers an error");
+    assert!(gate.gate.begin(TEMPLATE, NEWER).await.unwrap());
+    assert_eq!(look_at(&gate, None).await, None, "it is loading");
+}
+
+#[tokio::test]
+async fn who_is_admitted_while_an_api_may_refuse_waits_until_it_may_not() {
+    let gate = TestGate::open("noted", OpenFacts { stock: 1, ..facts() }).await;
+    let newest = facts().movement;
+    gate.admit(&claim(USER, "a", 1)).await;
+    // Neither lets anybody refuse from memory: the second look is by one who does not know all users.
+    for users in [None, Some(0)] {
+        assert!(look_at(&gate, users).await.is_some());
+    }
+    assert_eq!(wait(&gate, USER, EPOCH).await, Duration::ZERO);
+
+    assert!(look_at(&gate, Some(1)).await.is_some());
+    add(&gate, newest + 1).await;
+    assert_eq!(look_at(&gate, Some(1)).await, None, "reopened");
+    let waits = [wait(&gate, OTHER, EPOCH).await, wait(&gate, OTHER, EPOCH).await];
+    for waits in waits {
+        // From the look on: at most as long as refusals, and a little.
+        assert!(waits > Duration::ZERO && waits < 2 * REFUSING, "{waits:?}");
+    }
+    // Known are one user, but two have an entry: nobody may be refused by this.
+    let refused = gate.claim(&claim(UserId(72), "a", 1)).await;
+    let sold_out = Verdict::Refused { refusal: Refusal::SoldOut, look_in_mysql: false };
+    assert_eq!(refused, sold_out);
+    assert_eq!(look_at(&gate, Some(1)).await.unwrap().users, 2);
+}
+
+#[tokio::test]
+async fn a_gate_that_replaces_another_may_have_lost_its_notes_so_answers_wait() {
+    let gate = TestGate::open("replaced", facts()).await;
+    assert!(wait(&gate, USER, EPOCH).await > Duration::ZERO);
+    let gate = TestGate::absent("first").await;
+    gate.rebuild(Epoch(1), facts()).await;
+    assert_eq!(wait(&gate, USER, Epoch(1)).await, Duration::ZERO, "there was none before");
+}
