@@ -6,6 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::{access, code::Code};
@@ -140,21 +141,19 @@ impl IntoResponse for Problem {
         let unknown = self.is_unknown.then(|| self.clone());
         let status =
             StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut body = self.more;
-        // A URN, so that the type is stable wherever the documentation lives (docs/errors.md).
-        body.insert("type".to_owned(), json!(format!("urn:coupon:problem:{}", self.code.word())));
-        body.insert("title".to_owned(), json!(self.code.title()));
-        body.insert("status".to_owned(), json!(status.as_u16()));
-        body.insert("detail".to_owned(), json!(self.detail));
-        body.insert("code".to_owned(), json!(self.code.word()));
-        if let Some(id) = access::current_id() {
-            body.insert("request_id".to_owned(), json!(id));
-        }
-        body.insert("retryable".to_owned(), json!(self.retry_after_seconds.is_some()));
+        let members = Members {
+            code: self.code.word(),
+            detail: &self.detail,
+            request_id: access::current_id(),
+            retryable: self.retry_after_seconds.is_some(),
+            status: status.as_u16(),
+            title: self.code.title(),
+            // A URN, so that the type is stable wherever the documentation lives (docs/errors.md).
+            kind: format!("urn:coupon:problem:{}", self.code.word()),
+        };
+        let body = members.body(self.more);
         let problem = HeaderValue::from_static("application/problem+json");
-        let mut response =
-            (status, [(header::CONTENT_TYPE, problem)], Value::Object(body).to_string())
-                .into_response();
+        let mut response = (status, [(header::CONTENT_TYPE, problem)], body).into_response();
         if let Some(seconds) = self.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -169,6 +168,35 @@ impl IntoResponse for Problem {
             response.extensions_mut().insert(unknown);
         }
         response
+    }
+}
+
+/// The members of every problem's body, in the order of their names.
+#[derive(Serialize)]
+struct Members<'a> {
+    code: &'static str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+    retryable: bool,
+    status: u16,
+    title: &'static str,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+impl Members<'_> {
+    /// Returns the body, with further members in the order of the names. Most problems have none, and a sale that is sold
+    /// out sends tens of thousands a second, so these are written at once.
+    fn body(&self, more: Map<String, Value>) -> String {
+        if more.is_empty() {
+            return serde_json::to_string(self).unwrap_or_default();
+        }
+        let mut body = more;
+        if let Value::Object(members) = json!(self) {
+            body.extend(members);
+        }
+        Value::Object(body).to_string()
     }
 }
 
@@ -195,6 +223,25 @@ mod tests {
         let spread = BTreeSet::from([1, 2, 3]);
         assert_eq!(waits(|| Problem::new(Code::Overloaded, "")), spread);
         assert_eq!(waits(|| Problem::new(Code::Paused, "")), spread);
+    }
+
+    #[test]
+    fn a_body_is_the_same_whether_it_is_written_at_once_or_with_further_members() {
+        for request_id in [None, Some("an \"id\"".to_owned())] {
+            let members = Members {
+                code: "SOLD_OUT",
+                detail: "Nothing is left.",
+                request_id,
+                retryable: false,
+                status: 409,
+                title: "Sold out",
+                kind: "urn:coupon:problem:SOLD_OUT".to_owned(),
+            };
+            assert_eq!(members.body(Map::new()), json!(members).to_string());
+            let more = Map::from_iter([("left".to_owned(), json!(3))]);
+            let with_more: Value = serde_json::from_str(&members.body(more)).unwrap();
+            assert_eq!((&with_more["left"], &with_more["status"]), (&json!(3), &json!(409)));
+        }
     }
 
     #[test]
