@@ -67,9 +67,18 @@ impl BareServers {
     /// # Errors
     /// A process does not start.
     pub async fn platform(&self) -> Result<Stage> {
+        self.platform_of(1).await
+    }
+
+    /// Starts a platform with so many apis. The stage's client uses the first.
+    ///
+    /// # Errors
+    /// A process does not start.
+    pub async fn platform_of(&self, apis: usize) -> Result<Stage> {
         let endpoints = self.stack.endpoints();
         let options =
             PlatformOptions::new(self.folder.join("platform")).with_env("RUST_LOG", "warn");
+        let options = PlatformOptions { apis, ..options };
         let platform = Platform::start(endpoints.clone(), options).await?;
         let clock = Clock::system();
         let options = &platform.options;

@@ -8,7 +8,7 @@ use bench::{
     claims::{
         arrivals, hot,
         refusals::{self, Refused},
-        thin,
+        reopen, thin,
     },
     cpu::{CROWD, Cpu},
     report::{self, Machine, conclude, exit_code, quantiles, row},
@@ -62,6 +62,9 @@ struct Figures {
     refused_per_s: f64,
     bare_per_s: f64,
     refusal_over_bare: f64,
+    /// From the request that added coupons to an api's first 201, while it refused from memory.
+    reopened_p50_ms: f64,
+    reopened_max_ms: f64,
 }
 
 /// The answers at one rate.
@@ -116,6 +119,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
 
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
+    let [reopened_p50_ms, reopened_max_ms] = reopened(&servers).await?;
     servers.end().await?;
     let figures = Figures {
         machine,
@@ -130,8 +134,23 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         refused_per_s,
         bare_per_s,
         refusal_over_bare,
+        reopened_p50_ms,
+        reopened_max_ms,
     };
     conclude(json.as_deref(), &figures, &invariants)
+}
+
+/// Median and maximum of the time after which added coupons are given out, of apis that refuse from memory.
+async fn reopened(servers: &BareServers) -> Result<[f64; 2]> {
+    let mut stage = servers.platform_of(reopen::APIS).await?;
+    let found = reopen::measure(&stage).await?;
+    let times = [0.5, 1.0].map(|part| found.after.ms(part));
+    let share = 100.0 * found.from_memory;
+    let [p50, max] = times;
+    row("reopened, two apis", &format!("p50 {p50:.0}, max {max:.0} ms; {share:.0} % from memory"));
+    stage.at_rest().await?;
+    stage.platform.stop().await?;
+    Ok(times)
 }
 
 /// Thin transactions per second by one connection, and by as many as are best.
