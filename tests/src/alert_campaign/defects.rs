@@ -1,11 +1,11 @@
-//! Worries that a defect or a foreign writer makes: wrong gates and views, refused rows, broken streams, lost messages.
+//! Worries that a defect or a foreign writer makes: wrong gates, refused rows, broken streams, foreign and lost messages.
 
 use coupon::{TemplateId, UserId};
 use mysql_store::{connect, verify as store};
 use shopper::NewTemplate;
-use testkit::{sql, until};
+use testkit::{CouponRow, insert_coupons, sql, sql_time, until};
 use tokio::time::sleep;
-use topic::{topic_offsets, verify::forget_messages};
+use topic::{Producer, ProducerOptions};
 
 use super::{LOOK_EVERY, Stage, redis};
 
@@ -49,6 +49,40 @@ impl Stage {
         claim.abort();
     }
 
+    pub(super) async fn foreign_messages(&mut self, say: &impl Fn(String)) {
+        let brokers = self.servers.endpoints().kafka_brokers;
+        let producer = Producer::connect(&brokers, ProducerOptions::default()).await.unwrap();
+        let names = &self.names;
+        for topic in [names.user_coupon(), names.stock_movement(), names.expiry(), names.claims()] {
+            producer.send(&topic, None, b"1", b"{", &[]).await.unwrap();
+        }
+        let alerts =
+            ["ConsumerDeadLetters", "MovementsUnreadable", "ExpiryUnreadable", "QueuedClaimsFail"];
+        self.fires(&alerts, say).await;
+    }
+
+    pub(super) async fn unversioned_update(&mut self, say: &impl Fn(String)) {
+        let template = self.template(5, |new| new).await;
+        self.claim(template, 1, 201).await;
+        self.sql("drop trigger user_coupon_version").await;
+        self.sql("update user_coupon set changed_at = changed_at + interval 1 second").await;
+        self.fires(&["TailerUnversioned"], say).await;
+    }
+
+    /// A coupon comes into MySQL past the binlog, so no wake-up announces its end.
+    pub(super) async fn lost_wake_up(&mut self, say: &impl Fn(String)) {
+        let template = self.template(5, |new| new).await;
+        let ended = CouponRow {
+            template_id: template.0,
+            valid_until: sql_time(self.api.clock().now()),
+            ..CouponRow::unused(1, 1)
+        };
+        let past_the_binlog = format!("set sql_log_bin = 0; {}", insert_coupons([ended]));
+        sql(&self.servers.endpoints().database_url, &past_the_binlog);
+        self.platform.expiry_worker.ask().unwrap();
+        self.fires(&["ExpirySweepFinds"], say).await;
+    }
+
     /// Has MySQL refuse each row of a claim.
     pub(super) async fn refused_rows(&mut self, say: &impl Fn(String)) {
         let direct = self.template(5, |new| new).await;
@@ -62,43 +96,6 @@ impl Stage {
         for claim in claims {
             claim.await.unwrap();
         }
-    }
-
-    pub(super) async fn damaged_view(&mut self, say: &impl Fn(String)) {
-        let template = self.template(5, |new| new).await;
-        self.claim(template, 80, 201).await;
-        let shopper = self.api.shopper(UserId(80)).unwrap();
-        let view = self.servers.endpoints().view_redis_url;
-        assert_eq!(shopper.all_coupons().await.unwrap().len(), 1);
-        redis(&view, &["HSET", "view:1:{80}:coupons", "~token", "garbage"]).await;
-        assert_eq!(shopper.all_coupons().await.unwrap().len(), 1);
-        self.fires(&["ViewDamaged"], say).await;
-    }
-
-    pub(super) async fn view_away(&mut self, say: &impl Fn(String)) {
-        let template = self.template(5, |new| new).await;
-        self.servers.view.kill().unwrap();
-        self.claim(template, 81, 201).await;
-        self.fires(&["ConsumerBehind"], say).await;
-        self.servers.view.start().await.unwrap();
-        self.all_ready().await;
-    }
-
-    /// Has the broker delete a change that no consumer has read.
-    pub(super) async fn forgotten_messages(&mut self, say: &impl Fn(String)) {
-        let template = self.template(5, |new| new).await;
-        let (brokers, topic) = (self.servers.endpoints().kafka_brokers, self.names.user_coupon());
-        let end = async || -> i64 {
-            let held = topic_offsets(&brokers, &topic).await.unwrap();
-            held.iter().map(|partition| partition.end).sum()
-        };
-        self.platform.sync_consumer.stop().await.unwrap();
-        let before = end().await;
-        self.claim(template, 82, 201).await;
-        until(end, |end| *end > before).await;
-        forget_messages(&brokers, &topic).await.unwrap();
-        self.platform.sync_consumer.start().await.unwrap();
-        self.fires(&["ConsumerGap"], say).await;
     }
 
     /// Ends each connection on which the tailer reads, as a server or a network does.

@@ -42,7 +42,7 @@ impl Stage {
         self.until_lapsed(template, MANY + 1).await;
     }
 
-    /// A session keeps a coupon locked whose hold is over.
+    /// A session keeps a coupon locked whose hold is over, for longer than a minute.
     pub(super) async fn locked_hold(&mut self, say: &impl Fn(String)) {
         let template = self.held(1).await;
         self.platform.expiry_worker.pause().unwrap();
@@ -58,7 +58,7 @@ impl Stage {
                 sleep(LOOK_EVERY).await;
             }
         });
-        self.fires(&["HoldsStayBehind"], say).await;
+        self.fires(&["HoldsStayBehind", "ExpiryLate"], say).await;
         keeping.abort();
         self.until_lapsed(template, 1).await;
     }

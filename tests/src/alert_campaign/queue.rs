@@ -1,4 +1,4 @@
-//! Worries of queued claims: a full outbox, and a gate that waits for its queue.
+//! Worries of queued claims: a full outbox, a relay without names, and a gate that waits for its queue.
 
 use super::{Stage, redis};
 
@@ -8,6 +8,9 @@ const FILL: &str = "for i = redis.call('XLEN', KEYS[1]) + 1, tonumber(ARGV[1]) d
 
 /// Claims of one template that its outbox takes, and no more.
 const OUTBOX_MAX: &str = "100000";
+
+/// Names of all relays' workers together.
+const NAMES: u16 = 64;
 
 impl Stage {
     pub(super) async fn full_outbox(&mut self, say: &impl Fn(String)) {
@@ -20,6 +23,18 @@ impl Stage {
         self.fires(&["OutboxFull"], say).await;
         redis(&gate, &["DEL", &outbox]).await;
         self.platform.relay.start().await.unwrap();
+    }
+
+    /// Somebody holds all names that relays' workers may have.
+    pub(super) async fn names_taken(&mut self, say: &impl Fn(String)) {
+        let names: Vec<String> = (1..=NAMES)
+            .map(|name| format!("('outbox-relay-{name}', 'a campaign', '2100-01-01')"))
+            .collect();
+        self.sql(&format!("replace into lease (name, holder, until) values {}", names.join(", ")))
+            .await;
+        self.fires(&["RelayWorkersMissing"], say).await;
+        self.sql("delete from lease where holder = 'a campaign'").await;
+        self.all_ready().await;
     }
 
     pub(super) async fn draining_gate(&mut self, say: &impl Fn(String)) {

@@ -1,5 +1,5 @@
-//! `soak-alerts` (`./dev soak alerts`): makes each worry that can be made in minutes, on real servers under a real
-//! Prometheus, and waits for its alert. Exits with code 101 as soon as one does not fire.
+//! `soak-alerts` (`./dev soak alerts`): makes the worry of each alert on real servers under a real Prometheus, and waits
+//! for the alert. Exits with code 101 as soon as one does not fire.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use clap::{Parser, builder::PossibleValuesParser};
@@ -9,7 +9,7 @@ use pipeline_tests::alert_campaign;
 #[derive(Parser)]
 struct Cli {
     /// Only these steps; all of them if none is named.
-    #[arg(value_parser = PossibleValuesParser::new(alert_campaign::STEPS))]
+    #[arg(value_parser = PossibleValuesParser::new(alert_campaign::steps()))]
     steps: Vec<String>,
 }
 

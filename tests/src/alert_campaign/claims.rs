@@ -1,0 +1,45 @@
+//! Worries about claims on their way from the gate to MySQL.
+
+use testkit::until;
+
+use super::Stage;
+
+/// Clients that claim and hang up: what is held at the api is to be more than 13,000 within a minute.
+const IMPATIENT: usize = 256;
+
+/// Coupons for them: as many as may be under way.
+const STOCK: i64 = 16_384;
+
+impl Stage {
+    /// An api leaves an admission alone, although it runs.
+    pub(super) async fn abandoned_admission(&mut self, say: &impl Fn(String)) {
+        let template = self.template(5, |new| new).await;
+        let hold = self.hold("claims.after_gate");
+        let claim = self.claim_aside(template, 1);
+        self.fires(&["AdmissionsAbandoned"], say).await;
+        drop(hold);
+        claim.await.unwrap();
+    }
+
+    /// Claims pile up where they pass: behind the gate, before MySQL, and behind it.
+    pub(super) async fn held_claims(&mut self, say: &impl Fn(String)) {
+        let template = self.template(STOCK, |new| new).await;
+        let behind_gate = self.hold("claims.after_gate");
+        // It would end what is held.
+        let resolver = self.hold("resolver.before_fence");
+        let claims = self.impatient_claims(template, IMPATIENT);
+        self.fires(&["ClaimsShed"], say).await;
+        drop(claims);
+        let before_mysql = self.hold("landing.before_begin");
+        drop(behind_gate);
+        self.fires(&["LandingQueued"], say).await;
+        let before_settling = self.hold("settler.before_settle");
+        drop(before_mysql);
+        self.fires(&["LandingSlow", "SettlingBehind"], say).await;
+        drop(before_settling);
+        drop(resolver);
+        let api = &self.platform.apis[0];
+        let settling = async || api.metric("coupon_settling_queue_admissions").await.unwrap();
+        until(settling, |waiting| *waiting < 1.0).await;
+    }
+}
