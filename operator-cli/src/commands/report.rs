@@ -73,6 +73,12 @@ pub(crate) fn report(answer: &Value) -> String {
         let percent = word(&format!("/coupons/{name}_percent"));
         line(name, format!("{}, {percent} %{of}", word(&format!("/coupons/{name}"))));
     }
+    for name in ["held", "lapsed", "cancelled"] {
+        let count = answer.pointer(&format!("/coupons/{name}")).filter(|count| **count != json!(0));
+        if let Some(count) = count {
+            line(name, format!("{}{of}", text::cell(Some(count))));
+        }
+    }
     let currency = word("/redemption/currency");
     for name in ["redeemed", "discount", "revenue"] {
         let unit =
@@ -184,8 +190,8 @@ mod tests {
                 "course": {"from": "F", "step_seconds": 60, "requests": [0, 5950]},
             },
             "stock": {"total": 1000, "landed": 1000, "left": 0},
-            "coupons": {"counted": 1000, "all_counted": true, "used": 100, "expired": 900,
-                "used_percent": 10.0, "expired_percent": 90.0},
+            "coupons": {"counted": 1000, "all_counted": true, "used": 100, "expired": 900, "held": 0,
+                "lapsed": 0, "cancelled": 0, "used_percent": 10.0, "expired_percent": 90.0},
             "redemption": {"redeemed": 100, "discount": 50000, "revenue": 450_000, "currency": "EUR"},
         })
     }
@@ -218,6 +224,13 @@ revenue         450000 EUR (minor units)
         assert!(said.contains("again 129\nanswered 202    800\nrefused "), "{said}");
         assert!(said.contains("incomplete: only F to K\n"), "{said}");
         assert!(said.contains("10.0 % of the first 1000\n"), "{said}");
+        let mut held = answer();
+        for (name, count) in [("held", 3), ("lapsed", 20), ("cancelled", 1)] {
+            held["coupons"][name] = json!(count);
+        }
+        let said = report(&held);
+        let wanted = "90.0 %\nheld            3\nlapsed          20\ncancelled       1\nredeemed ";
+        assert!(said.contains(wanted), "{said}");
         partial["answers"] = Value::Null;
         partial["known_from"] = Value::Null;
         let said = report(&partial);

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, fs};
 
-use chrono::{DateTime, Utc};
-use coupon::{TemplateId, UserId};
+use chrono::{DateTime, TimeDelta, Utc};
+use coupon::{TemplateId, UserId, limit::HOLD_MS_MIN};
 use devstack::{Flavor, OwnBroker, PlatformOptions, TestServers};
-use mysql_store::migrate;
+use mysql_store::{migrate, verify::CouponCounts};
 use pipeline_tests::{World, replay, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -205,8 +205,8 @@ async fn money(flavor: Flavor) {
     });
     assert_eq!(told["redemption"], money);
     let counted = json!({
-        "counted": 5, "all_counted": true, "unused": 0, "used": 1, "expired": 3, "others": 1,
-        "used_percent": 25.0, "expired_percent": 75.0,
+        "counted": 5, "all_counted": true, "unused": 0, "used": 1, "expired": 3, "cancelled": 1,
+        "held": 0, "lapsed": 0, "others": 0, "used_percent": 25.0, "expired_percent": 75.0,
     });
     assert_eq!(told["coupons"], counted);
     // The end of a span is exclusive; what MySQL knows is of the whole life. A span consists of whole steps.
@@ -224,6 +224,46 @@ async fn money(flavor: Flavor) {
         (time("from"), time("to"))
     };
     assert!(span(&before).1 < span(&told).1 && span(&before).0 == span(&told).0, "{before}");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_report_counts_held_lapsed_and_cancelled_coupons_as_mysql_does() {
+    let world = World::start("report of holds").await;
+    let (api, cli) = (world.api(), Cli::of(&world));
+    let long = world.template(9, |new| new.held_for(TimeDelta::hours(1))).await;
+    let short = world.template(9, |new| new.held_for(TimeDelta::milliseconds(HOLD_MS_MIN))).await;
+    let claim = async |template, user| {
+        let shopper = api.shopper(UserId(user)).unwrap();
+        let answer = shopper.claim(template, Some("key"), 1).await.unwrap();
+        answer.json::<Claimed>().unwrap().id
+    };
+    for user in 1..=4 {
+        claim(long, user).await;
+    }
+    for (user, call) in [(5, "confirm"), (6, "confirm"), (7, "cancel")] {
+        let id = claim(long, user).await;
+        let answer = match call {
+            "confirm" => api.confirm(id, &format!("pay-{user}"), None).await,
+            _ => api.cancel(id, "r", None).await,
+        };
+        assert_eq!(answer.unwrap().status, 200);
+    }
+    claim(short, 1).await;
+    world.until(short, |counts| counts.lapsed == 1).await;
+    for (template, wanted) in [(long, [2, 0, 0, 1, 4, 0]), (short, [0, 0, 0, 0, 0, 1])] {
+        let counts = world.count(template).await;
+        let CouponCounts { unused, used, expired, cancelled, held, lapsed, .. } = counts;
+        assert_eq!([unused, used, expired, cancelled, held, lapsed], wanted);
+        let told = &report(&world, template).await["coupons"];
+        let names = ["unused", "used", "expired", "cancelled", "held", "lapsed"];
+        assert_eq!(names.map(|name| told[name].as_i64().unwrap()), wanted, "{told}");
+        assert_eq!((&told["counted"], &told["others"]), (&json!(counts.all()), &json!(0)));
+    }
+    let said = cli.run(&format!("template report {long}")).await;
+    let lines = "expired         0, 0.0 %\nheld            4\ncancelled       1\nredeemed ";
+    assert!(said.out.contains(lines), "{said:?}");
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -18,7 +18,12 @@ pub struct StatusCounts {
     pub used: u64,
     /// Including unused ones whose end has passed.
     pub expired: u64,
-    /// In any other status.
+    /// Revoked or replaced, or cancelled with their claim.
+    pub cancelled: u64,
+    pub held: u64,
+    /// Including held ones whose hold is over.
+    pub lapsed: u64,
+    /// In a status that this version does not know.
     pub others: u64,
 }
 
@@ -31,7 +36,8 @@ pub struct CountedTo {
 
 impl StatusCounts {
     pub fn all(&self) -> u64 {
-        self.unused + self.used + self.expired + self.others
+        let Self { unused, used, expired, cancelled, held, lapsed, others } = self;
+        unused + used + expired + cancelled + held + lapsed + others
     }
 
     fn count(
@@ -40,15 +46,14 @@ impl StatusCounts {
         valid_until: DateTime<Utc>,
         now: DateTime<Utc>,
     ) {
-        let status = status.map(|status| status.at(valid_until, now));
-        let counted = if status == Some(CouponStatus::Unused) {
-            &mut self.unused
-        } else if status == Some(CouponStatus::Used) {
-            &mut self.used
-        } else if status == Some(CouponStatus::Expired) {
-            &mut self.expired
-        } else {
-            &mut self.others
+        let counted = match status.map(|status| status.at(valid_until, now)) {
+            Some(CouponStatus::Unused) => &mut self.unused,
+            Some(CouponStatus::Used) => &mut self.used,
+            Some(CouponStatus::Expired) => &mut self.expired,
+            Some(CouponStatus::Cancelled) => &mut self.cancelled,
+            Some(CouponStatus::Held) => &mut self.held,
+            Some(CouponStatus::Lapsed) => &mut self.lapsed,
+            None => &mut self.others,
         };
         *counted += 1;
     }

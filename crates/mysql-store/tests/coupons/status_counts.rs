@@ -3,11 +3,15 @@
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use mysql_store::{
+    returns::Cause,
     status_counts::{self, StatusCounts},
     user_coupon,
 };
 
-use crate::harness::{Store, TEMPLATE, USER, landing, landing_of, now};
+use crate::{
+    coupons::returns::{by, give_back, held, holding, ids, passed},
+    harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now},
+};
 
 /// Counts a template's coupons in pieces of `rows_max`. Returns the counts and the number of pieces.
 async fn counted(store: &mut Store, rows_max: u32, later: TimeDelta) -> (StatusCounts, u32) {
@@ -50,4 +54,31 @@ async fn coupons_are_counted_once_whatever_the_pieces_and_an_overdue_one_is_expi
     }
     let wanted = StatusCounts { used: 1, expired: 8, ..StatusCounts::default() };
     assert_eq!(counted(&mut store, 100, TimeDelta::days(4_000)).await.0, wanted);
+}
+
+#[tokio::test]
+async fn what_is_held_lapsed_or_cancelled_is_counted_as_that() {
+    let mut store = holding("status counts of holds", 100).await;
+    let ahead = now() + TimeDelta::days(1);
+    let over = held("over", &[1, 2], passed());
+    let lapsed = ids(&over);
+    // One hold has its end behind it and is marked, one is not yet; of two others one is cancelled and one confirmed.
+    for landing in [over, held("a", &[3, 4, 5], ahead), landing("b", &[6])] {
+        store.land(&[landing]).await;
+    }
+    give_back(&store, by(Cause::Lapse), &lapsed[..1]).await.unwrap();
+    let one = "update user_coupon set version = version + 1, status =";
+    for (status, number) in [(3, 3), (9, 4)] {
+        execute(&mut store.connection, &format!("{one} {status} where claim_no = {number}")).await;
+    }
+    let wanted = StatusCounts {
+        unused: 1,
+        cancelled: 1,
+        held: 1,
+        lapsed: 2,
+        others: 1,
+        ..StatusCounts::default()
+    };
+    let (counts, _) = counted(&mut store, 100, TimeDelta::zero()).await;
+    assert_eq!((counts, counts.all()), (wanted, 6));
 }

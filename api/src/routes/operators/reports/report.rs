@@ -57,8 +57,8 @@ const COUNT_FOR: Duration = Duration::from_secs(2);
     },
     "stock": { "total": 1000, "landed": 1000, "left": 0 },
     "coupons": {
-        "counted": 1000, "all_counted": true, "unused": 0, "used": 100, "expired": 900, "others": 0,
-        "used_percent": 10.0, "expired_percent": 90.0
+        "counted": 1000, "all_counted": true, "unused": 0, "used": 100, "expired": 900, "cancelled": 0, "held": 0,
+        "lapsed": 0, "others": 0, "used_percent": 10.0, "expired_percent": 90.0
     },
     "redemption": { "redeemed": 100, "discount": 50000, "revenue": 450000, "currency": "EUR", "all_counted": true }
 })))]
@@ -131,17 +131,22 @@ pub(crate) struct TakenJson {
 #[derive(Serialize, ToSchema)]
 #[schema(as = CouponCounts)]
 pub(crate) struct CouponsJson {
-    /// Coupons counted, also those that were revoked or replaced.
+    /// Coupons counted, in whichever status.
     counted: u64,
     /// Whether these are all: counting ends after two seconds.
     all_counted: bool,
     unused: u64,
     used: u64,
     expired: u64,
-    /// In another status: revoked, or replaced by another coupon.
+    /// Revoked, replaced by another coupon, or cancelled with their claim.
+    cancelled: u64,
+    /// Not confirmed yet, and still held.
+    held: u64,
+    /// Not confirmed in time.
+    lapsed: u64,
+    /// In a status that this version does not know.
     others: u64,
-    /// Of the counted ones without `others`, to a tenth: what was taken from its user could not be used. Null: there are
-    /// none.
+    /// Of `unused`, `used` and `expired` together, to a tenth: the others could not be used. Null: there are none.
     #[schema(required = true)]
     used_percent: Option<f64>,
     #[schema(required = true)]
@@ -284,21 +289,24 @@ async fn redeemed(app: &App, template: &Template) -> Result<RedemptionJson, Prob
 
 impl CouponsJson {
     fn of(counts: &StatusCounts, all_counted: bool) -> Self {
-        let counted = counts.all();
-        let usable = counted - counts.others;
+        let StatusCounts { unused, used, expired, cancelled, held, lapsed, others } = *counts;
+        let usable = unused + used + expired;
         let percent = |count: u64| {
             let tenths = (count * 1_000 + usable / 2).checked_div(usable)?;
             Some(tenths as f64 / 10.0)
         };
         Self {
-            counted,
+            counted: counts.all(),
             all_counted,
-            unused: counts.unused,
-            used: counts.used,
-            expired: counts.expired,
-            others: counts.others,
-            used_percent: percent(counts.used),
-            expired_percent: percent(counts.expired),
+            unused,
+            used,
+            expired,
+            cancelled,
+            held,
+            lapsed,
+            others,
+            used_percent: percent(used),
+            expired_percent: percent(expired),
         }
     }
 }
@@ -308,14 +316,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentages_are_of_what_was_counted_and_not_revoked_to_a_tenth() {
-        let counts = StatusCounts { unused: 1, used: 1, expired: 1, others: 0 };
+    fn percentages_are_of_what_could_be_used_to_a_tenth() {
+        let counts = StatusCounts { unused: 1, used: 1, expired: 1, ..StatusCounts::default() };
         let json = CouponsJson::of(&counts, true);
         assert_eq!((json.counted, json.used_percent), (3, Some(33.3)));
-        let replaced = StatusCounts { unused: 0, used: 2, expired: 0, others: 2 };
-        let json = CouponsJson::of(&replaced, true);
+        let taken = StatusCounts { used: 2, cancelled: 2, held: 3, lapsed: 4, others: 1, ..counts };
+        let taken = StatusCounts { unused: 0, expired: 0, ..taken };
+        let json = CouponsJson::of(&taken, true);
         let shown = (json.counted, json.used_percent, json.expired_percent);
-        assert_eq!(shown, (4, Some(100.0), Some(0.0)), "each was used in its turn");
+        assert_eq!(shown, (12, Some(100.0), Some(0.0)), "each was used in its turn");
         let none = CouponsJson::of(&StatusCounts::default(), true);
         assert_eq!((none.used_percent, none.expired_percent), (None, None));
     }
