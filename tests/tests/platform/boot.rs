@@ -59,6 +59,8 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
     let unmigrated = scope.endpoints.url_of_database("mysql");
     let (_, server) = scope.endpoints.database_url.rsplit_once('@').unwrap();
     let stranger = format!("mysql://nobody:wrong@{server}");
+    let wrong_password = scope.endpoints.database_url.replacen(":coupon@", ":wrong@", 1);
+    assert_ne!(wrong_password, scope.endpoints.database_url);
     let cases: Vec<(Pick, &str, &str, &str)> = vec![
         (API, "DATABASE_URL", dead_mysql, "DATABASE_URL"),
         (API, "DATABASE_URL", "postgres://h/d", "mysql://"),
@@ -99,7 +101,10 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         (EXPIRY_WORKER, "DATABASE_URL", &unmigrated, "api --migrate"),
         (EXPIRY_WORKER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
     ];
-    let cases = cases.into_iter().chain(of_the_queue(&unmigrated, &evicting));
+    let denied = "Access denied";
+    let denied = [API, OUTBOX_RELAY, CLAIM_LANDER, CDC_TAILER, SYNC_CONSUMER, EXPIRY_WORKER]
+        .map(|pick| (pick, "DATABASE_URL", wrong_password.as_str(), denied));
+    let cases = cases.into_iter().chain(of_the_queue(&unmigrated, &evicting)).chain(denied);
     let mut endings = JoinSet::new();
     for (number, (pick, variable, value, sentence)) in cases.enumerate() {
         let endpoints = scope.endpoints.clone();

@@ -1,11 +1,12 @@
 //! What whoever is on call sees and may do: a server that is away shows within seconds and is told of once, each request
 //! has an id and a line, and a sale can be stopped whosever it is.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
+use chrono::{DateTime, Utc};
 use coupon::UserId;
 use devstack::{OwnBroker, OwnView, PlatformOptions, Process, TestServers};
-use mysql_store::migrate;
+use mysql_store::{migrate, verify};
 use pipeline_tests::{World, damage, until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -44,9 +45,17 @@ async fn readyz(process: &Process) -> Option<Value> {
     serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
-/// Returns whether a process says that Kafka is up.
-async fn has_kafka(process: &Process) -> Option<bool> {
-    readyz(process).await?.pointer("/parts/kafka/up")?.as_bool()
+/// Returns whether a process says that Kafka is up, and since when it is or is not.
+async fn kafka_of(process: &Process) -> Option<(bool, DateTime<Utc>)> {
+    let readyz = readyz(process).await?;
+    let kafka = readyz.pointer("/parts/kafka")?;
+    Some((kafka["up"].as_bool()?, kafka["since"].as_str()?.parse().ok()?))
+}
+
+/// Waits until a process says that Kafka is up, or is not; returns since when.
+async fn until_kafka(process: &Process, up: bool) -> DateTime<Utc> {
+    let is_so = |seen: &Option<(bool, DateTime<Utc>)>| seen.is_some_and(|(is_up, _)| is_up == up);
+    until(async || kafka_of(process).await, is_so).await.unwrap().1
 }
 
 #[tokio::test]
@@ -64,9 +73,15 @@ async fn kafka_away_shows_in_every_process_and_claims_go_on() {
     assert_eq!(seen["processes"].as_array().unwrap().len(), 6, "{seen}");
     assert!(seen["leader"].is_string(), "{seen}");
 
+    let mut since = BTreeMap::new();
+    for process in world.platform.processes() {
+        since.insert(process.name().to_owned(), until_kafka(process, true).await);
+    }
     broker.server.kill().unwrap();
     for process in world.platform.processes() {
-        until(async || has_kafka(process).await, |up| *up == Some(false)).await;
+        let down = until_kafka(process, false).await;
+        let up = since.insert(process.name().to_owned(), down);
+        assert!(up.is_some_and(|up| up < down), "{}: up since {up:?}", process.name());
         let is_api = process.name() == "api";
         assert_eq!(process.is_ready().await, is_api, "{} is degraded, or unready", process.name());
     }
@@ -84,10 +99,14 @@ async fn kafka_away_shows_in_every_process_and_claims_go_on() {
     assert_eq!(seen["publish_lag_seconds"], Value::Null);
     let shopper = world.api().shopper(UserId(1)).unwrap();
     assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
+    for process in world.platform.processes() {
+        let still = Some((false, since[process.name()]));
+        assert_eq!(kafka_of(process).await, still, "{}: the same outage", process.name());
+    }
 
     broker.server.start().await.unwrap();
     for process in world.platform.processes() {
-        until(async || has_kafka(process).await, |up| *up == Some(true)).await;
+        assert!(until_kafka(process, true).await > since[process.name()], "{}", process.name());
     }
     until(async || health(world.api()).await, |seen| seen["status"] == "ready").await;
     world.assert_sound(None).await;
@@ -117,6 +136,42 @@ async fn a_view_that_stops_evicting_shows_in_the_api_which_stays_ready() {
     assert!(api.is_ready().await, "degraded, not unready");
     set("volatile-lru").await;
     until(of_view, |seen| *seen == Some(Value::Null)).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_slow_request_has_a_line_at_info_and_others_have_none() {
+    let world = World::start("slow request").await;
+    let (api, template) = (world.api(), world.template(5, |new| new).await);
+    let mut holder = world.mysql().await;
+    let lock = format!("select * from coupon_template where id = {template} for update");
+    for statement in ["set autocommit = 0", &lock] {
+        verify::execute(&mut holder, statement).await.unwrap();
+    }
+    let pause = format!("/v1/templates/{template}/pause");
+    let pausing = api.operator(Method::POST, &pause).header("x-request-id", "waits-for-a-row");
+    let pausing = tokio::spawn({
+        let api = api.clone();
+        async move { sent(&api, pausing).await }
+    });
+    // The server tells whole seconds, so it has been waiting for at least one.
+    let waits = "select count(*) from information_schema.innodb_trx \
+                 join information_schema.processlist on id = trx_mysql_thread_id \
+                 where db = database() and trx_wait_started <= now() - interval 2 second";
+    let mut watcher = world.mysql().await;
+    until(async || verify::number(&mut watcher, waits).await.unwrap(), |count| *count > 0).await;
+    drop(holder);
+    assert_eq!(pausing.await.unwrap().status, 200);
+    assert_eq!(get(api, "/v1/whoami").await.status, 200);
+    let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+    let mut lines = log.lines().filter(|line| line.contains("a slow request"));
+    let line = lines.find(|line| line.contains("waits-for-a-row"));
+    let line = line.unwrap_or_else(|| panic!("no line of it: {log}"));
+    let route = "/v1/templates/{id}/{verb}";
+    for part in ["INFO", "POST", route, "http.status=200", "ms=", "platform"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(!log.contains("a request"), "without RUST_LOG only slow ones have a line: {log}");
     world.end().await;
 }
 
