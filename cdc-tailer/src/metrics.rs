@@ -54,7 +54,7 @@ pub(crate) const LAG_BYTES: Metric = Metric {
     unit: "bytes",
     labels: &[],
     meaning: "binlog after the acknowledged position",
-    worry: Some("it grows"),
+    worry: Some("[TailerBehind](operate/runbook.md#tailerbehind) tells; it grows meanwhile"),
 };
 
 pub(crate) const CHECKPOINT_AGE: Metric = Metric {
@@ -108,7 +108,9 @@ pub(crate) const QUEUE_BYTES: Metric = Metric {
     unit: "bytes",
     labels: &[],
     meaning: "binlog between reader and publisher, at most `QUEUE_BYTES`",
-    worry: Some("it stays full: brokers are slow"),
+    worry: Some(
+        "[TailerBehind](operate/runbook.md#tailerbehind) tells; then a full queue means that brokers are slow",
+    ),
 };
 
 pub(crate) const UNACKNOWLEDGED: Metric = Metric {
@@ -117,7 +119,9 @@ pub(crate) const UNACKNOWLEDGED: Metric = Metric {
     unit: "transactions",
     labels: &[],
     meaning: "sent, and not yet acknowledged by the brokers",
-    worry: Some("it stays high"),
+    worry: Some(
+        "[TailerBehind](operate/runbook.md#tailerbehind) tells; then many mean that brokers are slow",
+    ),
 };
 
 pub(crate) const ROWS: Metric = Metric {
@@ -180,7 +184,9 @@ pub(crate) const SNAPSHOT_ROWS: Metric = Metric {
     unit: "rows",
     labels: &[],
     meaning: "sent by snapshots",
-    worry: Some("it rises and you did not request a snapshot"),
+    worry: Some(
+        "[TailerBinlogExpires](operate/runbook.md#tailerbinlogexpires) tells before binlog is lost; the log says why tables are read",
+    ),
 };
 
 pub(crate) const SNAPSHOT_TABLES_LEFT: Metric = Metric {

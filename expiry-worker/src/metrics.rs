@@ -29,7 +29,7 @@ pub(crate) const LATENESS: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "from a coupon's deadline to its committed flip",
-    worry: Some("p99 above 1 outside storms"),
+    worry: Some("[ExpiryLate](operate/runbook.md#expirylate) tells; this shows smaller delays"),
 };
 
 pub(crate) const LAPSE_LATENESS: Metric = Metric {
@@ -48,7 +48,7 @@ pub(crate) const OVERDUE: Metric = Metric {
     labels: &[],
     meaning: "past their deadline and neither flipped nor lapsed, in this worker's shards; counted every 10 s, up \
               to 10,000 a shard",
-    worry: Some("it does not fall"),
+    worry: Some("[ExpiryLate](operate/runbook.md#expirylate) tells; this says how many are left"),
 };
 
 pub(crate) const OLDEST_OVERDUE: Metric = Metric {

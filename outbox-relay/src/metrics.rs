@@ -42,7 +42,9 @@ pub(crate) const SECONDS: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "from a claim's admission to its removal from the outbox, for the oldest of a batch",
-    worry: Some("p99 above 5"),
+    worry: Some(
+        "[OutboxNotRelayed](operate/runbook.md#outboxnotrelayed) tells; this shows smaller delays",
+    ),
 };
 
 pub(crate) const REFUSED: Metric = Metric {

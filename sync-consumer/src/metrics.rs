@@ -35,7 +35,9 @@ pub(crate) const DELAY: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "from the tailer to the view, for each batch's newest change",
-    worry: Some("p99 above 1"),
+    worry: Some(
+        "[ConsumerBehind](operate/runbook.md#consumerbehind) tells; this shows smaller delays",
+    ),
 };
 
 pub(crate) const BATCH: Metric = Metric {
@@ -44,7 +46,9 @@ pub(crate) const BATCH: Metric = Metric {
     unit: "messages",
     labels: &[],
     meaning: "messages of one batch, at most 1,000",
-    worry: Some("it stays at 1,000: start more consumers"),
+    worry: Some(
+        "[ConsumerBehind](operate/runbook.md#consumerbehind) tells; then 1,000 means: start more consumers",
+    ),
 };
 
 pub(crate) const CHANGES: Metric = Metric {

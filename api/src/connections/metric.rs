@@ -25,7 +25,9 @@ pub(crate) const LARGEST_ADDRESS: Metric = Metric {
     labels: &[],
     meaning: "connections of the address that has the most; through a proxy, its requests in \
               progress",
-    worry: Some("it stays at `CONNECTIONS_PER_ADDRESS`"),
+    worry: Some(
+        "[ApiAddressAtItsLimit](operate/runbook.md#apiaddressatitslimit) tells; this says how near an address is",
+    ),
 };
 
 pub(crate) const CONNECTIONS_ENDED: Metric = Metric {

@@ -20,7 +20,7 @@ pub(crate) const EVENT_STREAMS: Metric = Metric {
     labels: &[],
     meaning: "open streams of claims' events; at 12,288, or three quarters of `CONNECTIONS_MAX`, the \
               api answers `OVERLOADED`",
-    worry: Some("above 10,000"),
+    worry: Some("[ApiErrors](operate/runbook.md#apierrors) tells once streams are refused"),
 };
 
 /// An append that all in-sync copies have.

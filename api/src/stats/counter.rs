@@ -24,7 +24,8 @@ use crate::code::Code;
 /// time, and each template is a message. The metric's description has this number.
 const TEMPLATES_MAX: usize = 256;
 
-/// Most messages that wait for the broker, of about a kilobyte: hours of one template, a minute of the most.
+/// Most messages that wait for the broker, of about a kilobyte: hours of one template, a minute of the most. The metric's
+/// description has this number.
 const WAITING_MAX: usize = 16_384;
 
 /// Longest time that a message waits for the broker. Reports read on for as long behind their span

@@ -10,6 +10,6 @@ pub(crate) const CLAIM_STATS: Metric = Metric {
     meaning: "answers to claims in the statistics of reports: `published` under their template; \
               `others`, published without it, because nobody knows it or this api answered for \
               more than 256 templates in that second; `lost`, because Kafka did not take them in \
-              ten minutes or before the api ended",
+              ten minutes, 16,384 newer messages waited too, or the api ended",
     worry: Some("`lost` rises: reports lack these answers; `others` is a share of all"),
 };

@@ -196,7 +196,7 @@ pub const IN_FLIGHT_OLDEST: Metric = Metric {
     labels: &[],
     meaning: "age of the oldest admission in flight for longer than 10 s; 0: none. All apis see \
               the same gates: take the maximum",
-    worry: Some("above 60"),
+    worry: Some("[ClaimsStuck](operate/runbook.md#claimsstuck) tells of more than 60"),
 };
 
 pub const STUCK: Metric = Metric {
@@ -274,7 +274,9 @@ pub const REBUILD_SECONDS: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "duration of a rebuild, until the gate was open",
-    worry: Some("above 10"),
+    worry: Some(
+        "[GateNotLoaded](operate/runbook.md#gatenotloaded) tells of a gate that stays closed; this says how long each was",
+    ),
 };
 
 pub const DRAIN_OLDEST: Metric = Metric {

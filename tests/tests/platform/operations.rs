@@ -26,7 +26,10 @@ use shopper::{Api, Claimed, NewTemplate};
 use testkit::MERCHANT;
 use topic::{PaymentMessage, Producer, ProducerOptions};
 
-use crate::platform::metrics::{documented, histogram_of};
+use crate::platform::{
+    metrics::{documented, histogram_of},
+    metrics_page::tables,
+};
 
 /// Prefixes of all our metrics.
 const METRIC_STEMS: [&str; 8] = [
@@ -89,6 +92,24 @@ fn alerts_name_only_what_is_exported_and_the_dashboard_shows_all_of_it() {
     let differing: Vec<String> =
         metrics_in(&dashboard).symmetric_difference(&known).cloned().collect();
     assert!(differing.is_empty(), "on the dashboard or exported, not both: {differing:?}");
+}
+
+#[test]
+fn a_metric_to_worry_about_has_an_alert_or_names_the_one_that_tells_of_it() {
+    let rules = text("ops/alerts.yaml");
+    let expressions: String = rules.lines().filter(|line| line.contains(" expr: ")).collect();
+    let (watched, alerts) = (metrics_in(&expressions), alerts_in(&rules));
+    for metric in tables().into_iter().flat_map(|(_, table)| table) {
+        let (name, Some(worry)) = (metric.name, metric.worry) else { continue };
+        let named = worry.split('[').skip(1).filter_map(|link| link.split(']').next());
+        let named: Vec<&str> = named.collect();
+        assert!(watched.contains(name) || !named.is_empty(), "nobody tells of {name}");
+        assert!(named.iter().all(|alert| alerts.contains(alert)), "{name}: {worry}");
+    }
+}
+
+fn alerts_in(rules: &str) -> Vec<&str> {
+    rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect()
 }
 
 #[test]

@@ -66,7 +66,9 @@ pub const BATCH_SECONDS: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "duration of one batch, until each of its claims had its end; it includes waits for MySQL",
-    worry: Some("p99 above 2"),
+    worry: Some(
+        "[ClaimLanderBehind](operate/runbook.md#claimlanderbehind) tells; then p99 above 2 means that MySQL is slow",
+    ),
 };
 
 pub const RETRIES: Metric = Metric {
@@ -89,5 +91,7 @@ pub const UNREPORTED: Metric = Metric {
     unit: "claims",
     labels: &[],
     meaning: "their gate was not told how they ended, because it did not answer; the resolver finds them",
-    worry: Some("it rises while the gate answers"),
+    worry: Some(
+        "[AdmissionsAbandoned](operate/runbook.md#admissionsabandoned) tells once the resolver ended them",
+    ),
 };

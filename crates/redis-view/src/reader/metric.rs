@@ -9,7 +9,9 @@ pub const REBUILDS: Metric = Metric {
     labels: &[Label { name: "result", values: &["whole", "overtaken", "failed"] }],
     meaning: "finished rebuilds of views: `whole`; `overtaken`, the view was lost or dropped \
               meanwhile; `failed`, Redis or MySQL did not answer",
-    worry: Some("`overtaken` or `failed` keep rising"),
+    worry: Some(
+        "[ApiErrors](operate/runbook.md#apierrors) and [ViewTooSmall](operate/runbook.md#viewtoosmall) tell; then `failed` says that a server is the cause",
+    ),
 };
 
 pub const DROPPED_VIEWS: Metric = Metric {
