@@ -55,9 +55,8 @@ pub(crate) const PAYMENTS: Metric = Metric {
     }],
     meaning: "payments from their topic: `confirmed`; `replayed`, confirmed before; `lapsed`, too late: \
               the shop must refund; `ended`, the template's validity is over; `not_held`, a coupon \
-              was cancelled, or confirmed by another \
-              payment; `reference_taken`, the reference confirmed something else; `not_found`, \
-              also after a wait for its claim; \
+              was cancelled, or confirmed by another payment; `reference_taken`, the reference \
+              confirmed something else; `not_found`, also after a wait for its claim; \
               `unreadable`; `failed`, MySQL refuses it. All but the first two are dead letters",
     worry: Some("`lapsed` keeps rising; any `unreadable` or `failed`"),
 };

@@ -4,19 +4,27 @@
 //! payment is taken at least once, and those of one partition in order. A confirmation is idempotent by its reference, so
 //! doubled, shuffled and late messages change no end.
 //!
+//! Plain payments of a batch share a transaction, as those of the api do (docs/decisions/0063). Every other one has a
+//! transaction of its own, which says what is wrong with it, in the order of the partition.
+//!
 //! A payment without a definite answer is tried again after a pause: MySQL is away, only our clock says that the hold is
-//! over, or the claim may still land (`patience.rs`). Only the payments behind it in its partition wait for it.
+//! over, or the claim may still land (`patience.rs`). Only the payments behind it in its partition wait for it, except for
+//! plain ones of its batch.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
 
 use anyhow::Context as _;
-use coupon::{ClaimId, CouponId};
+use coupon::{ClaimId, CouponId, MerchantId};
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use landing::ids::made_at;
 use metrics::{counter, histogram};
 use mysql_store::{
     MySqlPool, StoreError,
     confirmation::{self, Confirmation, Payment},
+    confirmation_batch::{self, Asked},
     connect,
     look_up::{self, ClaimFate},
 };
@@ -27,7 +35,7 @@ use topic::{
     ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsReader, Producer,
     QueueOffsets, TopicNames, decode_payment,
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     Config,
@@ -38,11 +46,12 @@ use crate::{
     work::LAST_BATCH_MAX,
 };
 
-/// Payments confirmed at once, each over a connection of its own: they share flushes, and leave MySQL room for landings.
+/// Transactions at once, each over a connection of its own: they share flushes, and leave MySQL room for landings.
 pub(crate) const AT_ONCE: usize = 8;
 
-/// Messages of a partition taken over at once. Each is a transaction of its own.
-const BATCH_MAX: usize = 100;
+/// Messages of a partition taken over at once: most payments of one transaction. It locks their coupons for some
+/// milliseconds.
+const BATCH_MAX: usize = 64;
 
 /// First and longest pause before a payment is tried again. The longest is short beside a hold.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -52,8 +61,8 @@ const NO_SUCH_CLAIM: &str = "the merchant has no such claim with these coupons";
 
 /// What payments are taken with.
 pub(crate) struct Shop<'a> {
-    /// Its fail points are `payments.before_commit`, `payments.after_commit` and `payments.before_offset`, once per
-    /// payment, and `payments.no_claim` after each look that found no claim.
+    /// Its fail points are `payments.before_commit` and `payments.after_commit`, once per transaction,
+    /// `payments.before_offset`, once per payment, and `payments.no_claim` after each look that found no claim.
     pub(crate) config: &'a Config,
     pub(crate) clock: &'a Clock,
     pub(crate) names: &'a TopicNames,
@@ -127,10 +136,16 @@ impl Payments<'_> {
     }
 
     async fn take(&self, batch: LaneBatch<PaymentMessage>) -> anyhow::Result<()> {
+        let confirmed = self.together(&batch.messages).await;
         let mut patience = Patience::new(self.shop.offsets);
         for message in batch.messages {
             let (offset, at) = (message.offset, message.at);
-            let Some(end) = self.end_of(&message, &mut patience).await else { return Ok(()) };
+            let end = if confirmed.contains(&offset) {
+                Some(End { outcome: "confirmed", refused: None })
+            } else {
+                self.end_of(&message, &mut patience).await
+            };
+            let Some(end) = end else { return Ok(()) };
             counter!(PAYMENTS.name, "outcome" => end.outcome).increment(1);
             let delay = (self.shop.clock.now() - at).to_std().unwrap_or_default();
             histogram!(PAYMENT_DELAY.name).record(delay.as_secs_f64());
@@ -141,6 +156,44 @@ impl Payments<'_> {
             self.reader.done(batch.partition, offset + 1);
         }
         Ok(())
+    }
+
+    /// Confirms those of a batch's payments that are plain cases, and returns their offsets. Of the others nothing is known.
+    async fn together(&self, messages: &[LaneMessage<PaymentMessage>]) -> HashSet<i64> {
+        let mut confirmed = HashSet::new();
+        for (merchant, payments) in plain(messages) {
+            // It is never closed.
+            let _turn = self.turns.acquire().await;
+            match connect::within(self.confirm_all(merchant, &payments)).await {
+                Ok(offsets) => confirmed.extend(offsets),
+                Err(error) => debug!(error = runtime::report(&error), "confirmed one by one"),
+            }
+        }
+        confirmed
+    }
+
+    /// Confirms those of a merchant's payments that are plain cases, in one transaction.
+    async fn confirm_all(
+        &self,
+        merchant: MerchantId,
+        payments: &[(i64, &PaymentMessage)],
+    ) -> Result<Vec<i64>, StoreError> {
+        let asked = |(_, payment): &(i64, &PaymentMessage)| {
+            let PaymentMessage { payment_ref, claim_id: claim, coupons, .. } = *payment;
+            Asked { payment_ref, claim: *claim, coupons: coupons.as_deref() }
+        };
+        let asked: Vec<Asked<'_>> = payments.iter().map(asked).collect();
+        let now = self.shop.clock.now();
+        let mut transaction = connect::begin(self.shop.pool).await?;
+        let confirmed =
+            confirmation_batch::confirm_all(&mut transaction, merchant, &asked, now).await?;
+        let confirmed = confirmed.unwrap_or_default();
+        if !confirmed.is_empty() {
+            self.reach("payments.before_commit").await?;
+            connect::commit(transaction).await?;
+            self.reach("payments.after_commit").await?;
+        }
+        Ok(confirmed.into_iter().map(|(at, _)| payments[at].0).collect())
     }
 
     /// Tries a payment until it has an end; `None` if the process is to stop before.
@@ -260,6 +313,27 @@ impl Payments<'_> {
             "a payment confirms nothing: put aside"
         );
     }
+}
+
+/// The payments that can share transactions, with their offsets, by merchant and reference. A claim or a reference that
+/// comes a second time is left to a transaction of its own, after the first.
+fn plain(
+    messages: &[LaneMessage<PaymentMessage>],
+) -> BTreeMap<MerchantId, Vec<(i64, &PaymentMessage)>> {
+    let (mut names, mut claims) = (HashSet::new(), HashSet::new());
+    let mut plain: BTreeMap<MerchantId, Vec<_>> = BTreeMap::new();
+    for LaneMessage { offset, body, .. } in messages {
+        let Ok(payment) = body else { continue };
+        let is_new_name = names.insert((payment.merchant_id, &payment.payment_ref));
+        // Both are noted in any case, so that the payments of one claim stay in order.
+        if claims.insert(payment.claim_id) && is_new_name {
+            plain.entry(payment.merchant_id).or_default().push((*offset, payment));
+        }
+    }
+    for payments in plain.values_mut() {
+        payments.sort_unstable_by(|(_, a), (_, b)| a.payment_ref.cmp(&b.payment_ref));
+    }
+    plain
 }
 
 /// The end of a payment, or `None` if nothing is certain yet.

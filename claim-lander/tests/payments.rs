@@ -224,6 +224,37 @@ async fn what_confirms_nothing_is_put_aside_with_its_reason_and_the_rest_is_take
     lander.stop().await.unwrap();
 }
 
+/// The claims are found, and the coupons confirmed, for all of a batch at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn payments_that_wait_share_a_transaction_and_a_wrong_one_among_them_is_put_aside_alone() {
+    let test = Harness::new("payments together").await;
+    test.holding(TEMPLATE, 1).await;
+    let lander = test.start();
+    let claims: Vec<_> = (1..=30).map(|user| claim(TEMPLATE, user)).collect();
+    test.landed(TEMPLATE, claims.iter().cloned()).await;
+    lander.stop().await.unwrap();
+    // All in one partition, so that they wait for one reader.
+    let (first, rest) = claims.split_at(15);
+    for claim in first {
+        test.pay_raw("7", &payment(claim, &reference(claim)).encode()).await;
+    }
+    test.pay_raw("7", b"{").await;
+    test.pay_raw("7", &payment(&first[0], "again").encode()).await;
+    for claim in rest {
+        test.pay_raw("7", &payment(claim, &reference(claim)).encode()).await;
+    }
+    let lander = test.start();
+    test.paid_up().await;
+    let counts = [HELD, USABLE, PAYMENTS].map(|sql| test.number(sql));
+    assert_eq!(futures::future::join_all(counts).await, [0, 30, 30]);
+    let transactions = test.number("select count(distinct confirmed_at) from coupon_payment").await;
+    assert!(transactions < 30, "{transactions} transactions for 30 payments");
+    let reasons = reasons(&test.dead_letters().await);
+    assert_eq!(reasons.len(), 2, "{reasons:?}");
+    assert!(reasons.iter().any(|why| why.contains("is unused, and not held")), "{reasons:?}");
+    lander.stop().await.unwrap();
+}
+
 /// Only its own clock says that the shorter holds are over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payment_without_a_definite_answer_waits_and_holds_up_no_other_partition() {

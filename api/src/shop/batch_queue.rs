@@ -1,6 +1,8 @@
 //! Hands a shop's calls to the tasks that serve several of them in one transaction (`routes/shop/batch.rs`).
 
-use coupon::{CouponId, MerchantId};
+use std::hash::Hash;
+
+use coupon::MerchantId;
 use tokio::sync::{mpsc, oneshot};
 
 /// Calls that wait for a transaction: a few transactions' worth. One more has a transaction of its own.
@@ -11,12 +13,15 @@ pub(crate) trait Batched: Send + Sync + 'static {
     /// What it has changed now, for the first time.
     type Made: Send;
 
+    /// What two calls at once compete for: a coupon, or the claim that its coupons are found by.
+    type Thing: Copy + Eq + Hash + Send;
+
     fn merchant(&self) -> MerchantId;
 
     /// The merchant's name of what is done: an order's, or a payment's. Each is done once.
     fn name(&self) -> &str;
 
-    fn coupons(&self) -> &[CouponId];
+    fn things(&self) -> &[Self::Thing];
 }
 
 /// A call in the queue.

@@ -1,20 +1,21 @@
 //! The payment for held coupons, as it waits for others.
 
+use std::slice;
+
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, CouponId, MerchantId, TemplateId};
-use mysql_store::{confirmation::Payment, user_coupon::UserCoupon};
+use coupon::{ClaimId, CouponId, MerchantId};
+use mysql_store::{confirmation_batch::Asked, user_coupon::UserCoupon};
 
 use crate::shop::batch_queue::Batched;
 
-/// One payment, as requested.
-#[derive(Debug, Clone)]
+/// One payment, as requested. Nothing is known of its claim yet.
+#[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) merchant: MerchantId,
     pub(crate) payment_ref: String,
     pub(crate) claim: ClaimId,
-    pub(crate) template: TemplateId,
-    /// By id, each once.
-    pub(crate) coupons: Vec<CouponId>,
+    /// By id, each once; `None`: all of the claim.
+    pub(crate) coupons: Option<Vec<CouponId>>,
 }
 
 /// What a payment has confirmed now, for the first time.
@@ -25,21 +26,15 @@ pub(crate) struct Made {
 }
 
 impl Wanted {
-    /// The payment as it is taken at this time.
-    pub(crate) fn at(&self, now: DateTime<Utc>) -> Payment<'_> {
-        Payment {
-            merchant: self.merchant,
-            payment_ref: &self.payment_ref,
-            claim: self.claim,
-            template: self.template,
-            coupons: &self.coupons,
-            now,
-        }
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        let coupons = self.coupons.as_deref();
+        Asked { payment_ref: &self.payment_ref, claim: self.claim, coupons }
     }
 }
 
 impl Batched for Wanted {
     type Made = Made;
+    type Thing = ClaimId;
 
     fn merchant(&self) -> MerchantId {
         self.merchant
@@ -49,7 +44,7 @@ impl Batched for Wanted {
         &self.payment_ref
     }
 
-    fn coupons(&self) -> &[CouponId] {
-        &self.coupons
+    fn things(&self) -> &[ClaimId] {
+        slice::from_ref(&self.claim)
     }
 }

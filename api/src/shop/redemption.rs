@@ -33,6 +33,7 @@ pub(crate) struct Made {
 
 impl Batched for Wanted {
     type Made = Made;
+    type Thing = CouponId;
 
     fn merchant(&self) -> MerchantId {
         self.shop.merchant_id
@@ -42,7 +43,7 @@ impl Batched for Wanted {
         &self.order_ref
     }
 
-    fn coupons(&self) -> &[CouponId] {
+    fn things(&self) -> &[CouponId] {
         &self.coupons
     }
 }

@@ -1,8 +1,6 @@
 //! Statements over many rows, in a few fixed sizes. The server keeps every prepared statement, so one per possible
 //! count would use up its memory.
 
-use coupon::CouponId;
-
 /// Rows of the largest multi-row statement. With sixteen columns it has 4,096 placeholders, well below MySQL's limit of
 /// 65,535.
 const ROWS_MAX: usize = 256;
@@ -32,7 +30,7 @@ pub(crate) fn repeat(head: &str, row: &str, separator: &str, count: usize, tail:
 }
 
 /// Pads `ids` with the last one to the next power of two. Naming an id twice does not change a statement's effect.
-pub(crate) fn filled(ids: &[CouponId]) -> Vec<CouponId> {
+pub(crate) fn filled<T: Copy>(ids: &[T]) -> Vec<T> {
     let mut filled = ids.to_vec();
     if let Some(last) = ids.last() {
         filled.resize(ids.len().next_power_of_two(), *last);
@@ -42,6 +40,8 @@ pub(crate) fn filled(ids: &[CouponId]) -> Vec<CouponId> {
 
 #[cfg(test)]
 mod tests {
+    use coupon::CouponId;
+
     use super::*;
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
     #[test]
     fn ids_are_filled_up_to_a_power_of_two_with_the_last_one() {
         let ids = |numbers: &[i64]| numbers.iter().copied().map(CouponId).collect::<Vec<_>>();
-        assert_eq!(filled(&[]), []);
+        assert_eq!(filled::<CouponId>(&[]), []);
         assert_eq!(filled(&ids(&[7])), ids(&[7]));
         assert_eq!(filled(&ids(&[1, 2, 3, 4, 5])), ids(&[1, 2, 3, 4, 5, 5, 5, 5]));
     }

@@ -7,7 +7,7 @@ use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, limit, text};
 use mysql_store::{
-    confirmation::{self, Confirmation},
+    confirmation::{self, Confirmation, Payment},
     connect,
 };
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,12 @@ use serde_json::{Value, json};
 use tracing::info;
 use utoipa::ToSchema;
 
-use super::{find, metric};
+use super::{
+    find::{self, Claim},
+    metric,
+};
 use crate::{
+    access,
     auth::Redeemer,
     code::Code,
     http::{
@@ -103,30 +107,46 @@ pub(crate) async fn confirm(
     Body(request): Body<PaymentRequest>,
 ) -> Result<Json<ConfirmedBody>, Problem> {
     request.check()?;
-    let claim = find::of_shop(&app, shop, id, params.template).await?;
+    access::note_claim(id);
+    let PaymentRequest { payment_ref, coupons } = request;
     let wanted = Wanted {
         merchant: shop.merchant_id,
-        coupons: claim.coupons(request.coupons.as_deref())?,
-        payment_ref: request.payment_ref,
+        payment_ref: payment_ref.clone(),
         claim: id,
-        template: claim.template.id,
+        coupons: coupons.clone().map(ascending),
     };
-    let confirmed = async {
-        if let Some(made) = app.batches.payments.together(wanted.clone()).await {
-            return Ok((made, false));
+    let together = async { Ok::<_, Problem>(app.batches.payments.together(wanted).await) };
+    let ended = match connect::within(together).await {
+        Ok(Some(made)) => Ok((made, false)),
+        Ok(None) => {
+            let claim = find::of_shop(&app, shop, id, params.template).await?;
+            let coupons = claim.coupons(coupons.as_deref())?;
+            let work = || try_confirm(&app, &claim, &coupons, &payment_ref);
+            connect::within(connect::retried(work, Problem::is_contended)).await
         }
-        connect::retried(|| try_confirm(&app, &wanted), Problem::is_contended).await
+        Err(problem) => Err(problem),
     };
-    let ended = connect::within(confirmed).await;
     metric::count("confirm", &ended);
-    ended.map(|(made, _)| Json(ConfirmedBody::of(&wanted, &made, app.clock.now())))
+    ended.map(|(made, _)| Json(ConfirmedBody::of(id, payment_ref, &made, app.clock.now())))
+}
+
+fn ascending(mut coupons: Vec<CouponId>) -> Vec<CouponId> {
+    coupons.sort_unstable();
+    coupons
 }
 
 /// Confirms the coupons. Returns whether an earlier call had done so.
-async fn try_confirm(app: &App, wanted: &Wanted) -> Result<(Made, bool), Problem> {
-    let (id, now) = (wanted.claim, app.clock.now());
+async fn try_confirm(
+    app: &App,
+    claim: &Claim,
+    coupons: &[CouponId],
+    payment_ref: &str,
+) -> Result<(Made, bool), Problem> {
+    let (id, now) = (claim.landed.id, app.clock.now());
+    let (template, merchant) = (claim.template.id, claim.template.merchant_id);
+    let payment = Payment { merchant, payment_ref, claim: id, template, coupons, now };
     let mut transaction = connect::begin(&app.pool).await?;
-    match confirmation::confirm(&mut transaction, &wanted.at(now)).await? {
+    match confirmation::confirm(&mut transaction, &payment).await? {
         Confirmation::Confirmed(coupons) => {
             app.commit(transaction).await?;
             info!(claim.id = %id, coupons = coupons.len(), "confirmed held coupons");
@@ -176,10 +196,10 @@ impl PaymentRequest {
 }
 
 impl ConfirmedBody {
-    fn of(wanted: &Wanted, made: &Made, now: DateTime<Utc>) -> Self {
+    fn of(claim: ClaimId, payment_ref: String, made: &Made, now: DateTime<Utc>) -> Self {
         Self {
-            claim_id: wanted.claim.to_string(),
-            payment_ref: wanted.payment_ref.clone(),
+            claim_id: claim.to_string(),
+            payment_ref,
             confirmed_at: instant(made.confirmed_at),
             coupons: made.coupons.iter().map(|coupon| CouponJson::of(coupon, now)).collect(),
         }

@@ -6,7 +6,10 @@
 use std::collections::HashMap;
 
 use chrono::SubsecRound as _;
-use mysql_store::{confirmation::Payment, confirmation_batch, connect};
+use mysql_store::{
+    confirmation_batch::{self, Asked},
+    connect,
+};
 
 use crate::{
     problem::Problem,
@@ -19,11 +22,13 @@ impl Together for Wanted {
     const WHAT: &'static str = "payments";
 
     async fn serve(app: &App, wanted: &[&Self]) -> Result<HashMap<usize, Made>, Problem> {
+        let Some(first) = wanted.first() else { return Ok(HashMap::new()) };
+        let asked: Vec<Asked<'_>> = wanted.iter().map(|one| one.asked()).collect();
         let mut transaction = connect::begin(&app.pool).await?;
         // As columns store it, so that a later answer has the same bytes.
         let now = app.clock.now().trunc_subsecs(3);
-        let payments: Vec<Payment<'_>> = wanted.iter().map(|one| one.at(now)).collect();
-        let confirmed = confirmation_batch::confirm_all(&mut transaction, &payments).await?;
+        let confirmed =
+            confirmation_batch::confirm_all(&mut transaction, first.merchant, &asked, now).await?;
         let confirmed = confirmed.ok_or_else(Problem::overtaken)?;
         if confirmed.is_empty() {
             return Ok(HashMap::new());

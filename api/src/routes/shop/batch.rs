@@ -76,17 +76,17 @@ async fn run<T: Together>(
     Ok(())
 }
 
-/// Splits what was taken by merchant. A name or a coupon that comes a second time is left to a transaction of its own,
-/// which waits for the first.
+/// Splits what was taken by merchant. A name, a coupon or a claim that comes a second time is left to a transaction of its
+/// own, which waits for the first.
 fn batches<T: Batched>(
     waiting: impl Iterator<Item = Waiting<T>>,
 ) -> impl Iterator<Item = Vec<Waiting<T>>> {
     let mut batches: HashMap<MerchantId, Vec<Waiting<T>>> = HashMap::new();
-    let (mut names, mut coupons) = (HashSet::new(), HashSet::new());
+    let (mut names, mut things) = (HashSet::new(), HashSet::new());
     for one in waiting {
         let merchant = one.wanted.merchant();
         let is_new = names.insert((merchant, one.wanted.name().to_owned()))
-            && one.wanted.coupons().iter().all(|id| coupons.insert(*id));
+            && one.wanted.things().iter().all(|thing| things.insert(*thing));
         // Dropped, a waiting call gets `None`. Nobody waits for one whose client has gone.
         if is_new && !one.answer.is_closed() {
             batches.entry(merchant).or_default().push(one);

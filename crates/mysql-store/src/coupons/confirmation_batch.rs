@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use coupon::{CouponId, CouponStatus, MerchantId, TemplateId};
+use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, MerchantId, TemplateId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{
@@ -19,12 +19,25 @@ use crate::{
     templates::template,
 };
 
+/// Coupons of one transaction; payments that would exceed it are left out. A payment is usually for one or a few. Below
+/// 1,000, from which on MariaDB turns a list into a subquery.
+const COUPONS_MAX: usize = 512;
+
+/// A payment as it is asked for, before anything is known of its claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The shop's name for it.
+    pub payment_ref: &'a str,
+    pub claim: ClaimId,
+    /// The coupons it confirms, ascending; `None`: all of the claim, as issued.
+    pub coupons: Option<&'a [CouponId]>,
+}
+
 /// A payment that is confirmed with the others: its position, and its coupons as they are then.
 pub type Confirmed = (usize, Vec<UserCoupon>);
 
-/// Confirms those payments that are plain cases, in the caller's transaction. `payments` are one merchant's, of one moment,
-/// and sorted by their references, each of which is there once, as is each coupon. `None`: roll back, and confirm each by
-/// itself.
+/// Confirms those of a merchant's payments that are plain cases, in the caller's transaction. `asked` must be sorted by the
+/// references, each of which is there once, as is each claim. `None`: roll back, and confirm each by itself.
 ///
 /// Locks are taken in the same order as for a single payment: coupons by id, templates, and last the references.
 ///
@@ -32,26 +45,38 @@ pub type Confirmed = (usize, Vec<UserCoupon>);
 /// A statement fails. Roll back then; what was committed of it is unknown, and the single payments find out.
 pub async fn confirm_all(
     transaction: &mut MySqlConnection,
-    payments: &[Payment<'_>],
+    merchant: MerchantId,
+    asked: &[Asked<'_>],
+    now: DateTime<Utc>,
 ) -> Result<Option<Vec<Confirmed>>, StoreError> {
-    let Some(&Payment { merchant, now, .. }) = payments.first() else {
+    let stored = stored(transaction, merchant, asked).await?;
+    let is_new = |(_, one): &(usize, &Asked<'_>)| !stored.contains(one.payment_ref);
+    let new: Vec<(usize, &Asked<'_>)> = asked.iter().enumerate().filter(is_new).collect();
+    let claims = held_claims(transaction, &new).await?;
+    let payments = fitting(&new, &claims, merchant, now);
+    if payments.is_empty() {
         return Ok(Some(Vec::new()));
-    };
-    let stored = stored(transaction, merchant, payments).await?;
-    let new: Vec<(usize, &Payment<'_>)> = payments
-        .iter()
-        .enumerate()
-        .filter(|(_, payment)| !stored.contains(payment.payment_ref))
-        .collect();
-    let mut ids: Vec<CouponId> = new.iter().flat_map(|(_, one)| one.coupons).copied().collect();
+    }
+    confirm_held(transaction, merchant, &payments, now).await
+}
+
+/// Confirms those payments whose coupons can be locked and are held then.
+async fn confirm_held(
+    transaction: &mut MySqlConnection,
+    merchant: MerchantId,
+    payments: &[(usize, Payment<'_>)],
+    now: DateTime<Utc>,
+) -> Result<Option<Vec<Confirmed>>, StoreError> {
+    let mut ids: Vec<CouponId> =
+        payments.iter().flat_map(|(_, payment)| payment.coupons).copied().collect();
     ids.sort_unstable();
     let held = checkout::hold_free(transaction, merchant, &ids).await?;
     let held: HashMap<CouponId, UserCoupon> = held.into_iter().map(|one| (one.id, one)).collect();
-    let validity = validity(transaction, &new, now).await?;
+    let validity = validity(transaction, payments, now).await?;
     let clock = now.max(settings::server_time(transaction).await?);
     let mut confirmed: Vec<Confirmed> = Vec::new();
     let mut plain = Vec::new();
-    for (at, payment) in new {
+    for (at, payment) in payments {
         let Some(&(valid_from, valid_until)) = validity.get(&payment.template) else { continue };
         let fits = |id: &CouponId| {
             let coupon = held.get(id).filter(|coupon| coupon.claim_id == payment.claim)?;
@@ -62,7 +87,7 @@ pub async fn confirm_all(
             continue;
         };
         let usable = |one| usable(one, now, (valid_from, valid_until));
-        confirmed.push((at, coupons.into_iter().map(usable).collect()));
+        confirmed.push((*at, coupons.into_iter().map(usable).collect()));
         plain.push(payment);
     }
     if !record_all(transaction, &plain).await? {
@@ -78,10 +103,90 @@ pub async fn confirm_all(
     Ok(Some(confirmed))
 }
 
+/// What is held of a claim.
+struct HeldClaim {
+    template: TemplateId,
+    /// Coupons as issued, in any state.
+    quantity: usize,
+    /// Those that are held, ascending.
+    coupons: Vec<CouponId>,
+}
+
+/// Returns what is held of the payments' claims, for all of them by one statement. Locks nothing.
+///
+/// Held coupons are found by the moment of their claim, in the index of their user's lists: there is none by claim. A
+/// replacement bears the id of its coupon's claim too, but is never held.
+async fn held_claims(
+    connection: &mut MySqlConnection,
+    payments: &[(usize, &Asked<'_>)],
+) -> Result<HashMap<ClaimId, HeldClaim>, StoreError> {
+    let ids: Vec<ClaimId> = payments.iter().map(|(_, one)| one.claim).collect();
+    let filled = rows::filled(&ids);
+    if filled.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let sql = rows::repeat(
+        "select claim.id, claim.template_id, claim.quantity, held.id \
+         from claim force index (uq_claim_id) straight_join user_coupon held force index (ix_user) \
+         on held.user_id = claim.user_id and held.status = ? and held.claimed_at = claim.created_at \
+         and held.template_id = claim.template_id and held.claim_id = claim.id \
+         where claim.state = ? and claim.id in (",
+        "?",
+        ", ",
+        filled.len(),
+        ")",
+    );
+    let query = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(CouponStatus::Held.code())
+        .bind(ClaimState::Landed.code());
+    let found: Vec<(i64, i64, i32, i64)> = filled
+        .iter()
+        .fold(query, |query, id| query.bind(id.0))
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("look up the claims of payments"))?;
+    let mut claims: HashMap<ClaimId, HeldClaim> = HashMap::new();
+    for (claim, template, quantity, coupon) in found {
+        let (template, quantity) = (TemplateId(template), usize::try_from(quantity).unwrap_or(0));
+        let none = || HeldClaim { template, quantity, coupons: Vec::new() };
+        claims.entry(ClaimId(claim)).or_insert_with(none).coupons.push(CouponId(coupon));
+    }
+    claims.values_mut().for_each(|claim| claim.coupons.sort_unstable());
+    Ok(claims)
+}
+
+/// Those of the payments whose coupons all seem to be held, of at most [`COUPONS_MAX`] coupons.
+fn fitting<'a>(
+    asked: &[(usize, &Asked<'a>)],
+    claims: &'a HashMap<ClaimId, HeldClaim>,
+    merchant: MerchantId,
+    now: DateTime<Utc>,
+) -> Vec<(usize, Payment<'a>)> {
+    let mut count = 0;
+    let mut fitting = Vec::new();
+    for (at, one) in asked {
+        let Asked { payment_ref, claim, coupons } = **one;
+        let Some(HeldClaim { template, quantity, coupons: held }) = claims.get(&claim) else {
+            continue;
+        };
+        let coupons = match coupons {
+            None if held.len() == *quantity => &held[..],
+            Some(named) if named.iter().all(|id| held.binary_search(id).is_ok()) => named,
+            _ => continue,
+        };
+        if count + coupons.len() <= COUPONS_MAX {
+            count += coupons.len();
+            let template = *template;
+            fitting.push((*at, Payment { merchant, payment_ref, claim, template, coupons, now }));
+        }
+    }
+    fitting
+}
+
 /// The validity of what is confirmed now, by template. Their rows are locked, so that an edit waits.
 async fn validity(
     transaction: &mut MySqlConnection,
-    payments: &[(usize, &Payment<'_>)],
+    payments: &[(usize, Payment<'_>)],
     now: DateTime<Utc>,
 ) -> Result<HashMap<TemplateId, (DateTime<Utc>, DateTime<Utc>)>, StoreError> {
     let templates: BTreeSet<TemplateId> = payments.iter().map(|(_, one)| one.template).collect();
@@ -98,16 +203,19 @@ async fn validity(
 async fn stored(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
-    payments: &[Payment<'_>],
+    payments: &[Asked<'_>],
 ) -> Result<HashSet<String>, StoreError> {
-    let Some(last) = payments.last() else { return Ok(HashSet::new()) };
-    let count = payments.len().next_power_of_two();
+    let refs: Vec<&str> = payments.iter().map(|one| one.payment_ref).collect();
+    let filled = rows::filled(&refs);
+    if filled.is_empty() {
+        return Ok(HashSet::new());
+    }
     let head = "select payment_ref from coupon_payment where merchant_id = ? and payment_ref in (";
-    let sql = rows::repeat(head, "?", ", ", count, ")");
+    let sql = rows::repeat(head, "?", ", ", filled.len(), ")");
     let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(merchant.0);
-    let padded = payments.iter().chain(std::iter::repeat(last)).take(count);
-    let stored: Vec<String> = padded
-        .fold(query, |query, payment| query.bind(payment.payment_ref))
+    let stored: Vec<String> = filled
+        .iter()
+        .fold(query, |query, payment_ref| query.bind(*payment_ref))
         .fetch_all(connection)
         .await
         .map_err(StoreError::query("look for payments"))?;
