@@ -37,20 +37,32 @@ const POOL_SESSION: &str =
 const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = \
      (select 6 union select if(@@global.read_only, 7, 6)), session wait_timeout = default";
 
+/// [`TRANSACTION_SESSION`], for texts that begin with it.
+macro_rules! transaction_session {
+    () => {
+        "set session innodb_lock_wait_timeout = 3, session wait_timeout = 5"
+    };
+}
+
 /// Session of a transaction. The server ends the connection after [`IDLE_SECONDS`] without a statement. If a process
 /// stops while it waits for a row, its wait ends before the row's holder is ended, so a stopped process never gets the
 /// row.
-const TRANSACTION_SESSION: &str =
-    "set session innodb_lock_wait_timeout = 3, session wait_timeout = 5";
+const TRANSACTION_SESSION: &str = transaction_session!();
+
+/// Begins a transaction with this session, in one round trip.
+const TRANSACTION: &str = concat!(transaction_session!(), "; start transaction");
 
 /// Session of a lander: like a transaction's, with a shorter lock wait, since all templates of its batch wait with it.
 /// One second is the server's smallest wait other than none.
 const LANDER_SESSION: &str = "set session innodb_lock_wait_timeout = 1, session wait_timeout = 5";
 
-/// Begins a read-only transaction that sees everything as of one moment. Sessions are READ COMMITTED, so this sets
-/// another level for the next transaction only.
-const SNAPSHOT: &str = "set transaction isolation level repeatable read; \
-     start transaction with consistent snapshot, read only";
+/// Begins a read-only transaction with a transaction's session. It sees everything as of one moment: sessions are READ
+/// COMMITTED, so this sets another level for the next transaction only.
+const SNAPSHOT: &str = concat!(
+    transaction_session!(),
+    "; set transaction isolation level repeatable read; \
+     start transaction with consistent snapshot, read only"
+);
 
 /// Attempts to run a transaction that conflicts with others. Three waits of 3 s are longer than a stopped process can
 /// lock a row ([`IDLE_SECONDS`]).
@@ -201,11 +213,8 @@ pub async fn acquire(pool: &MySqlPool) -> Result<Pooled, StoreError> {
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
 pub async fn begin(pool: &MySqlPool) -> Result<Transaction, StoreError> {
-    let begun = Transaction::begin(acquire(pool).await?, None).await;
-    let mut transaction = begun.map_err(StoreError::query("begin"))?;
-    let limited = transaction.execute(TRANSACTION_SESSION).await;
-    limited.map_err(StoreError::query("bound a transaction"))?;
-    Ok(transaction)
+    let begun = Transaction::begin(acquire(pool).await?, TRANSACTION).await;
+    begun.map_err(StoreError::query("begin"))
 }
 
 /// Like [`begin`], on the caller's own connection. From then on the limit on its idle time also holds between
@@ -243,11 +252,8 @@ pub(crate) async fn finish<T>(
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
 pub async fn begin_snapshot(pool: &MySqlPool) -> Result<Transaction, StoreError> {
-    let begun = Transaction::begin(acquire(pool).await?, Some(SNAPSHOT)).await;
-    let mut transaction = begun.map_err(StoreError::query("begin a snapshot"))?;
-    let limited = transaction.execute(TRANSACTION_SESSION).await;
-    limited.map_err(StoreError::query("bound a transaction"))?;
-    Ok(transaction)
+    let begun = Transaction::begin(acquire(pool).await?, SNAPSHOT).await;
+    begun.map_err(StoreError::query("begin a snapshot"))
 }
 
 /// Runs `work`, a whole transaction, and repeats it after conflicts with other transactions.

@@ -159,12 +159,12 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Begins with `statement`, or as the driver does.
+    /// Begins with `statements`.
     pub(super) async fn begin(
         mut connection: Pooled,
-        statement: Option<&'static str>,
+        statements: &'static str,
     ) -> Result<Self, sqlx::Error> {
-        Manager::begin(&mut connection, statement.map(SqlStr::from_static)).await?;
+        Manager::begin(&mut connection, Some(SqlStr::from_static(statements))).await?;
         Ok(Self { connection, is_open: true })
     }
 
