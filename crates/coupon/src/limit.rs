@@ -51,8 +51,9 @@ pub const HOLD_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
 /// Most lapses before a user is refused: the gate keeps the count in one byte, and counts no further.
 pub const LAPSES_ALLOWED_MAX: u32 = 100;
 
-/// Largest number of coupons that one return gives back: few enough that a use of one of them does not notice the locks.
-pub const RETURN_COUPONS_MAX: usize = 128;
+/// Largest number of coupons that one return gives back: a user's lapses among them are counted in a byte, and the list of
+/// as many users with one number each, 26 bytes of text for one, fits the `varchar(8000)` column of their movement.
+pub const RETURN_COUPONS_MAX: usize = 255;
 
 /// Longest payment reference, in characters: the size of its `varchar(64)` column.
 pub const PAYMENT_REF_CHARS_MAX: usize = 64;

@@ -91,6 +91,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::limit;
 
     fn any_return() -> impl Strategy<Value = Returned> {
         let lapses = prop_oneof![any::<u8>().prop_map(Lapses::Add), Just(Lapses::Lift)];
@@ -112,6 +113,14 @@ mod tests {
         for wrong in ["7", "7/1", "7/1/2/3", "x/1/2", "7/256/1", "7/1/2,", "7/./1"] {
             assert_eq!(read_returned(wrong), Err(ReturnedError), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_largest_return_fits_its_column_and_its_counts() {
+        let one = Returned { user: UserId(i64::MAX), numbers: vec![100], lapses: Lapses::Add(1) };
+        let list = vec![one; limit::RETURN_COUPONS_MAX];
+        assert!(ReturnedList(&list).to_string().len() <= 8_000);
+        assert!(u8::try_from(limit::RETURN_COUPONS_MAX).is_ok(), "one user's lapses");
     }
 
     proptest! {

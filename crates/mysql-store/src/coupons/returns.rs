@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, Lapses, Returned, ReturnedStock, TemplateId, UserId, limit};
-use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, Row};
 
 use crate::{
     StoreError,
@@ -17,7 +17,7 @@ use crate::{
     rows,
     templates::{
         movement::{self, Kind},
-        stock::{self, Recorded},
+        stock::Recorded,
     },
 };
 
@@ -290,47 +290,55 @@ pub async fn lapses_after(
     .map_err(StoreError::query("read lapses"))
 }
 
-/// Changes total and stock, and numbers the movement under the lock of the stock row.
+/// Changes total and stock, and numbers the movement under the lock of the stock row. Landings of the template wait for this
+/// lock, so both statements go in one round trip; they have nothing but numbers in them.
 async fn next_movement(
     transaction: &mut MySqlConnection,
     template: TemplateId,
     (delta, delta_stock): (i64, i64),
 ) -> Result<Recorded, StoreError> {
-    sqlx::query(
-        "update template_stock set total = total + ?, stock = stock + ? where template_id = ?",
-    )
-    .bind(delta)
-    .bind(delta_stock)
-    .bind(template.0)
-    .execute(&mut *transaction)
-    .await
-    .map_err(StoreError::query("give stock back"))?;
-    let stock = stock::get(transaction, template).await?;
-    let stock = stock.ok_or_else(|| StoreError::unreadable("a template without a stock row"))?;
-    Ok(Recorded { seq: stock.movement + 1, total: stock.total, stock: stock.stock })
+    let sql = format!(
+        "update template_stock set total = total + {delta}, stock = stock + {delta_stock} \
+         where template_id = {template}; \
+         select total, stock, (select coalesce(max(seq), 0) from stock_movement \
+         where template_id = {template}) as movement \
+         from template_stock where template_id = {template}"
+    );
+    let rows = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(transaction).await;
+    let rows = rows.map_err(StoreError::query("give stock back"))?;
+    let row = rows.first();
+    let row = row.ok_or_else(|| StoreError::unreadable("a template without a stock row"))?;
+    let column =
+        |name: &str| row.try_get::<i64, _>(name).map_err(StoreError::query("read the stock"));
+    Ok(Recorded { seq: column("movement")? + 1, total: column("total")?, stock: column("stock")? })
 }
 
+/// Counts the users' lapses, by one statement under the lock of the stock row: its rows are padded to one of a few counts
+/// with a user who lets none lapse.
 async fn count_lapses(
     transaction: &mut MySqlConnection,
     template: TemplateId,
     returned: &[Returned],
     seq: i64,
 ) -> Result<(), StoreError> {
-    for run in rows::runs(returned) {
-        let sql = rows::repeat(
-            "insert into user_lapse (template_id, user_id, count, seq) values ",
-            "(?, ?, ?, ?)",
-            ", ",
-            run.len(),
-            " on duplicate key update count = count + values(count), seq = values(seq)",
-        );
-        let mut query = sqlx::query(AssertSqlSafe(sql));
-        for Returned { user, lapses, .. } in run {
-            let Lapses::Add(count) = lapses else { continue };
-            query = query.bind(template.0).bind(user.0).bind(*count).bind(seq);
-        }
-        let done = query.execute(&mut *transaction).await;
-        done.map_err(StoreError::query("count lapses"))?;
-    }
+    let count = |one: &Returned| match one.lapses {
+        Lapses::Add(count) => (one.user, count),
+        Lapses::Lift => (one.user, 0),
+    };
+    let mut users: Vec<(UserId, u8)> = returned.iter().map(count).collect();
+    let Some(&(last, _)) = users.last() else { return Ok(()) };
+    users.resize(users.len().next_power_of_two(), (last, 0));
+    let sql = rows::repeat(
+        "insert into user_lapse (template_id, user_id, count, seq) values ",
+        "(?, ?, ?, ?)",
+        ", ",
+        users.len(),
+        " on duplicate key update count = count + values(count), seq = values(seq)",
+    );
+    let query = sqlx::query(AssertSqlSafe(sql));
+    let bound = users.iter().fold(query, |query, (user, count)| {
+        query.bind(template.0).bind(user.0).bind(*count).bind(seq)
+    });
+    bound.execute(transaction).await.map_err(StoreError::query("count lapses"))?;
     Ok(())
 }
