@@ -5,10 +5,13 @@ pub(crate) mod cancel;
 pub(crate) mod clocks;
 pub(crate) mod confirm;
 pub(crate) mod faults;
+pub(crate) mod gates;
 pub(crate) mod ledger;
 pub(crate) mod lists;
+pub(crate) mod metrics;
 pub(crate) mod modes;
 pub(crate) mod moving;
+pub(crate) mod payments;
 pub(crate) mod queued;
 pub(crate) mod races;
 

@@ -24,6 +24,7 @@ pub(crate) mod sales;
 
 use std::net::SocketAddr;
 
+use chrono::TimeDelta;
 use coupon::{ClaimState, TemplateId, UserId};
 use devstack::{PlatformOptions, Process};
 use mysql_store::verify;
@@ -65,22 +66,29 @@ pub(crate) enum Policy {
     Several,
     /// Only each key claims once.
     Unlimited,
+    /// As [`Policy::Several`], held until they are paid for.
+    Held,
 }
 
 /// Cumulative limit of [`Policy::Several`].
 pub(crate) const LIMIT: u32 = 5;
 
+/// Hold of [`Policy::Held`]: none lapses while a test runs.
+const HELD_FOR: TimeDelta = TimeDelta::minutes(20);
+
 /// Most coupons of a claim, except with one per user.
 pub(crate) const MOST: u32 = 3;
 
 impl Policy {
-    pub(crate) const ALL: [Self; 3] = [Self::OnePerUser, Self::Several, Self::Unlimited];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::OnePerUser, Self::Several, Self::Unlimited, Self::Held];
 
     pub(crate) fn of(self, new: NewTemplate) -> NewTemplate {
         match self {
             Self::OnePerUser => new,
             Self::Several => NewTemplate { per_user_limit: LIMIT, max_per_claim: MOST, ..new },
             Self::Unlimited => NewTemplate { per_user_limit: 0, max_per_claim: MOST, ..new },
+            Self::Held => Self::Several.of(new).held_for(HELD_FOR),
         }
     }
 }

@@ -1,0 +1,134 @@
+//! The gate loses its memory, or wakes with an older one, while holds come back; and the topic that tells it is away.
+
+use chrono::TimeDelta;
+use coupon::{TemplateId, UserId};
+use devstack::{OwnBroker, TestServers};
+use mysql_store::{
+    migrate,
+    verify::{self, BULK_ROWS},
+};
+use pipeline_tests::{World, until};
+use shopper::{NewTemplate, Wish};
+
+use crate::{
+    claims::epochs::{copy_of_gate_file, end, lose_gate, open_again, private_world, restore},
+    holds::{LONG, claimed, number, stock},
+};
+
+/// Their hold: time for a whole wave to claim on a busy machine, before the first of it lapse.
+const HOLD: TimeDelta = TimeDelta::seconds(8);
+
+/// Coupons of each sale.
+const STOCK: i64 = 60;
+
+/// Users of waves have ids so far apart.
+const APART: i64 = 1_000;
+
+fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {
+    (first..first + users).map(|user| Wish::one(template, UserId(user)).with_key("a")).collect()
+}
+
+/// Has so many users claim, and asserts that MySQL then has so many coupons of the template.
+async fn sold(world: &World, template: TemplateId, (first, users): (i64, i64), all: i64) {
+    let run = world.crowd().run(wave(template, first, users)).await.unwrap();
+    assert_eq!(run.given_up, 0);
+    assert_eq!(world.count(template).await.all(), all);
+}
+
+/// The old file has what one sale has sold since, and lacks what came back to the other.
+#[tokio::test]
+async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_what_is_held_never()
+{
+    let (mut servers, world) = private_world("hold-rewound").await;
+    let back = world.template(STOCK, |new| new.held_for(HOLD)).await;
+    let held = world.template(STOCK, |new| new.held_for(LONG)).await;
+    sold(&world, back, (1, STOCK), STOCK).await;
+    let copy = copy_of_gate_file(&mut servers).await;
+    sold(&world, held, (1, STOCK), STOCK).await;
+    world.until(back, |counts| counts.lapsed == STOCK).await;
+    assert_eq!(
+        (stock(&world, back).await, stock(&world, held).await),
+        ((STOCK, STOCK), (STOCK, 0))
+    );
+    servers.gate.kill().unwrap();
+    restore(&copy, &servers);
+    servers.gate.start().await.unwrap();
+
+    let more = STOCK + STOCK / 2;
+    sold(&world, held, (APART, more), STOCK).await;
+    sold(&world, back, (APART, more), 2 * STOCK).await;
+    // Whose hold lapsed has the claim that he had, under the key that he had.
+    let again = world.api().shopper(UserId(1)).unwrap().claim(back, Some("a"), 1).await.unwrap();
+    assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
+    assert_eq!(world.count(back).await.all(), 2 * STOCK);
+    world.assert_sound(None).await;
+    end(world, &mut servers).await;
+}
+
+/// Ten thousand holds are over at once. Their gate is rebuilt from MySQL three times while they come back.
+#[tokio::test]
+async fn a_gate_rebuilt_while_ten_thousand_holds_lapse_has_each_unit_that_came_back_once() {
+    let mut world = World::start("many holds").await;
+    world.platform.expiry_worker.stop().await.unwrap();
+    let now = world.clock.now();
+    let new = NewTemplate::simple("Many", BULK_ROWS, now, TimeDelta::days(1));
+    let new = new.held_for(TimeDelta::minutes(1));
+    let template = world.api().create(&new).await.unwrap().id;
+    verify::hold_bulk(&mut world.mysql().await, template, 1, now).await.unwrap();
+    world.api().turn(template, "publish").await.unwrap();
+    open_again(&world, template, BULK_ROWS).await;
+    assert_eq!(stock(&world, template).await, (BULK_ROWS, 0));
+
+    world.platform.expiry_worker.start().await.unwrap();
+    for quarter in 1..=3 {
+        world.until(template, |counts| counts.lapsed >= quarter * BULK_ROWS / 4).await;
+        open_again(&world, template, 0).await;
+        lose_gate(&world, template).await;
+    }
+    world.until(template, |counts| counts.lapsed == BULK_ROWS).await;
+    let offered = async || world.sources.gate.meta(template).await.ok().flatten();
+    let all = until(offered, |meta| {
+        meta.as_ref().is_some_and(|meta| meta.is_open() && meta.stock == BULK_ROWS)
+    });
+    assert_eq!(all.await.unwrap().users, BULK_ROWS.unsigned_abs(), "whoever had one is known");
+    assert_eq!(stock(&world, template).await, (BULK_ROWS, BULK_ROWS));
+    // A user whose coupon came back may have another one, once.
+    let (shopper, _) = claimed(&world, template, (1, "b"), 1).await;
+    let second = shopper.claim(template, Some("c"), 1).await.unwrap();
+    assert_eq!(second.code().as_deref(), Some("LIMIT_REACHED"));
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// The worker sees the deadlines in MySQL, and the gate's keeper the movements.
+#[tokio::test]
+async fn while_the_topic_is_down_holds_are_paid_for_given_up_and_lapse_and_their_units_are_sold_again()
+ {
+    let mut broker = OwnBroker::start("hold-broker").await.unwrap();
+    let mut scope = TestServers::shared().scope("hold topic");
+    scope.endpoints.kafka_brokers = broker.brokers();
+    migrate::run(&scope.endpoints.database_url).await.unwrap();
+    let world = World::start_as(scope, |_| ()).await;
+    let api = world.api();
+    let kept = world.template(2, |new| new.held_for(LONG)).await;
+    let back = world.template(STOCK, |new| new.held_for(HOLD)).await;
+    let (_, paid) = claimed(&world, kept, (1, "a"), 1).await;
+    let (user, given_up) = claimed(&world, kept, (2, "a"), 1).await;
+    sold(&world, back, (1, STOCK), STOCK).await;
+    broker.server.kill().unwrap();
+
+    assert_eq!(api.confirm(paid.id, "pay-1", None).await.unwrap().status, 200);
+    assert_eq!(user.cancel(given_up.id, None).await.unwrap().status, 200);
+    claimed(&world, kept, (3, "a"), 1).await;
+    world.until(back, |counts| counts.lapsed == STOCK).await;
+    let offered = async || world.sources.gate.meta(back).await.ok().flatten();
+    until(offered, |meta| meta.as_ref().is_some_and(|meta| meta.stock == STOCK)).await;
+    sold(&world, back, (APART, STOCK + 10), 2 * STOCK).await;
+    let counts = world.count(kept).await;
+    assert_eq!((counts.unused, counts.held, counts.cancelled), (1, 1, 1));
+
+    broker.server.start().await.unwrap();
+    assert_eq!(number(&world, "select count(*) from coupon_payment").await, 1);
+    world.assert_sound(None).await;
+    world.end().await;
+}
