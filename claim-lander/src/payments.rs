@@ -178,11 +178,7 @@ impl Payments<'_> {
         merchant: MerchantId,
         payments: &[(i64, &PaymentMessage)],
     ) -> Result<Vec<i64>, StoreError> {
-        let asked = |(_, payment): &(i64, &PaymentMessage)| {
-            let PaymentMessage { payment_ref, claim_id: claim, coupons, .. } = *payment;
-            Asked { payment_ref, claim: *claim, coupons: coupons.as_deref() }
-        };
-        let asked: Vec<Asked<'_>> = payments.iter().map(asked).collect();
+        let asked: Vec<Asked<'_>> = payments.iter().map(|(_, payment)| asked(payment)).collect();
         let now = self.shop.clock.now();
         let mut transaction = connect::begin(self.shop.pool).await?;
         let confirmed =
@@ -313,6 +309,11 @@ impl Payments<'_> {
             "a payment confirms nothing: put aside"
         );
     }
+}
+
+fn asked(payment: &PaymentMessage) -> Asked<'_> {
+    let PaymentMessage { payment_ref, claim_id: claim, coupons, .. } = payment;
+    Asked { payment_ref, claim: *claim, coupons: coupons.as_deref() }
 }
 
 /// The payments that can share transactions, with their offsets, by merchant and reference. A claim or a reference that
