@@ -10,7 +10,9 @@ use shopper::{Answer, Claimed, NewTemplate};
 use tokio::task::JoinSet;
 
 use crate::{
-    claims::epochs::{end, flush, lose_gate, open_again, private_world},
+    claims::epochs::{
+        copy_of_gate_file, end, flush, lose_gate, open_again, private_world, restore,
+    },
     templates::movements::{by, move_stock},
 };
 
@@ -243,6 +245,31 @@ async fn a_gate_that_was_lost_is_remembered_anew_with_its_winners() {
         won.push(winner);
     }
     assert_eq!(sale.world.count(sale.template).await.all(), 12);
+    sale.world.assert_sound(None).await;
+    end(sale.world, &mut servers).await;
+}
+
+#[tokio::test]
+async fn a_gate_that_went_back_in_time_gives_nothing_out_again_and_its_winners_their_coupons() {
+    let (mut servers, world) = private_world("wentback").await;
+    let sale = Sale::on(world, 10).await;
+    let mut won = sale.sell(5).await;
+    let copy = copy_of_gate_file(&mut servers).await;
+    // Sales that the old file does not contain.
+    for _ in 0..5 {
+        won.push(sale.win(0).await);
+    }
+    sale.until_remembered().await;
+    servers.gate.kill().unwrap();
+    restore(&copy, &servers);
+    servers.gate.start().await.unwrap();
+    open_again(&sale.world, sale.template, 10).await;
+    sale.until_both_say("SOLD_OUT").await;
+    sale.until_remembered().await;
+    for (winner, api) in won.iter().zip([0, 1].into_iter().cycle()) {
+        sale.assert_won_again(winner, api).await;
+    }
+    assert_eq!(sale.world.count(sale.template).await.all(), 10);
     sale.world.assert_sound(None).await;
     end(sale.world, &mut servers).await;
 }

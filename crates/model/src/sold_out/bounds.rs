@@ -38,8 +38,8 @@ pub const SMALL: &[(&str, Bounds)] = &[
         of(3, 1, 1, Left { top_ups: 2, releases: 1, ..NONE }),
     ),
     (
-        "an api, two users; Redis forgets, a top-up, a rebuild",
-        of(2, 1, 1, Left { losses: 1, top_ups: 1, rebuilds: 1, ..NONE }),
+        "an api that forgets, two users; Redis forgets, a top-up, a rebuild",
+        of(2, 1, 1, Left { losses: 1, top_ups: 1, rebuilds: 1, forgets: 1, ..NONE }),
     ),
     (
         "an api, a user; Redis goes back in time, a top-up, a rebuild",
@@ -58,12 +58,8 @@ pub const LARGE: &[(&str, Bounds)] = &[
         of(3, 2, 1, Left { top_ups: 2, releases: 1, ..NONE }),
     ),
     (
-        "an api, two users; Redis goes back in time, a top-up, two rebuilds, a forgetting",
-        of(2, 1, 1, Left { rewinds: 1, top_ups: 1, rebuilds: 2, forgets: 1, ..NONE }),
-    ),
-    (
-        "two apis, two users; Redis goes back in time, a top-up, a release, a rebuild",
-        of(2, 2, 1, Left { rewinds: 1, top_ups: 1, releases: 1, rebuilds: 1, ..NONE }),
+        "an api, two users; Redis goes back in time, a top-up, a rebuild",
+        of(2, 1, 1, Left { rewinds: 1, top_ups: 1, rebuilds: 1, ..NONE }),
     ),
 ];
 
