@@ -112,8 +112,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
-    context.spawn("sold out", ended(watch_sold_out(&app, &last)));
-    context.spawn("gate keeper", ended(keeper.run(now_of(&context), last.clone())));
+    keep_gates(&app, &context, keeper, &last);
     let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&context), last.clone());
     context.spawn("resolver", ended(resolving));
     let lease = keep_lease(&ids, &context, &last);
@@ -150,10 +149,11 @@ fn measure(
     context.spawn("measure", ended(measuring));
 }
 
-/// Returns the task that knows which templates are sold out.
-fn watch_sold_out(app: &App, last: &CancellationToken) -> impl Future<Output = ()> + use<> {
+/// Starts the tasks that restore lost gates, and that know which templates are sold out, until `last`.
+fn keep_gates(app: &App, context: &Context, keeper: Keeper, last: &CancellationToken) {
     let (sold_out, stop) = (app.gates.sold_out().clone(), last.clone());
-    async move { sold_out.watch(stop).await }
+    context.spawn("sold out", ended(async move { sold_out.watch(stop).await }));
+    context.spawn("gate keeper", ended(keeper.run(now_of(context), last.clone())));
 }
 
 /// Keeps the worker number until `last`.

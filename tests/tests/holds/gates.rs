@@ -21,6 +21,10 @@ const HOLD: TimeDelta = TimeDelta::seconds(8);
 /// Coupons of each sale.
 const STOCK: i64 = 60;
 
+/// The first id of coupons, claims and users that are inserted: far above a limit, as real ones are, since the id is the
+/// number of a coupon that came back.
+const FIRST: i64 = 1_000_001;
+
 /// Users of waves have ids so far apart.
 const APART: i64 = 1_000;
 
@@ -74,7 +78,7 @@ async fn a_gate_rebuilt_while_ten_thousand_holds_lapse_has_each_unit_that_came_b
     let new = NewTemplate::simple("Many", BULK_ROWS, now, TimeDelta::days(1));
     let new = new.held_for(TimeDelta::minutes(1));
     let template = world.api().create(&new).await.unwrap().id;
-    verify::hold_bulk(&mut world.mysql().await, template, 1, now).await.unwrap();
+    verify::hold_bulk(&mut world.mysql().await, template, FIRST, now).await.unwrap();
     world.api().turn(template, "publish").await.unwrap();
     open_again(&world, template, BULK_ROWS).await;
     assert_eq!(stock(&world, template).await, (BULK_ROWS, 0));
@@ -93,7 +97,7 @@ async fn a_gate_rebuilt_while_ten_thousand_holds_lapse_has_each_unit_that_came_b
     assert_eq!(all.await.unwrap().users, BULK_ROWS.unsigned_abs(), "whoever had one is known");
     assert_eq!(stock(&world, template).await, (BULK_ROWS, BULK_ROWS));
     // A user whose coupon came back may have another one, once.
-    let (shopper, _) = claimed(&world, template, (1, "b"), 1).await;
+    let (shopper, _) = claimed(&world, template, (FIRST, "b"), 1).await;
     let second = shopper.claim(template, Some("c"), 1).await.unwrap();
     assert_eq!(second.code().as_deref(), Some("LIMIT_REACHED"));
     world.assert_sound(None).await;

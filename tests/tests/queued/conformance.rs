@@ -93,7 +93,7 @@ async fn conforms(flavor: Flavor) {
     world.end().await;
 }
 
-/// OwnServers that only one test uses: a gate with a replica, and a database that may hang.
+/// Servers that only one test uses: a gate with a replica, and a database that may hang.
 pub(crate) struct OwnServers {
     database: OwnDatabase,
     _gate: OwnPair,

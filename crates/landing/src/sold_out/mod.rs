@@ -128,7 +128,9 @@ impl SoldOut {
 
     /// Looks at the gates of known templates, and reads the users of further ones, until `stop`.
     pub async fn watch(&self, stop: CancellationToken) {
-        stop.run_until_cancelled(async { tokio::join!(self.look_on(), self.scan_on()) }).await;
+        // Boxed, since it is large and lives as long as the process.
+        let watching = Box::pin(async { tokio::join!(self.look_on(), self.scan_on()) });
+        stop.run_until_cancelled(watching).await;
     }
 
     async fn look_on(&self) {
