@@ -110,7 +110,7 @@ impl Stage {
     /// Waits until nothing is in flight, so that the next figure has the machine for itself.
     ///
     /// # Errors
-    /// Something is still in flight after [`REST_MAX`].
+    /// Something is still in flight after ten minutes.
     pub async fn at_rest(&self) -> Result<()> {
         Ok(at_rest(&self.sources, &self.clock, REST_MAX).await?)
     }

@@ -49,7 +49,7 @@ pub struct State {
     pub saved: Option<Gate>,
     pub claims: [Claim; USERS],
     pub apis: [Api; APIS],
-    /// For each user, ticks since the gate would have refused them as sold out; at most [`LEASE`].
+    /// For each user, ticks since the gate would have refused them as sold out; at most those of a lease.
     pub since: [u8; USERS],
     pub left: Left,
 }

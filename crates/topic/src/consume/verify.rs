@@ -96,7 +96,7 @@ pub async fn raise_partitions(
 ///
 /// # Errors
 ///
-/// Returns an error if no broker answers, the topic is not there, or is still known after [`GONE_MAX`].
+/// Returns an error if no broker answers, the topic is not there, or is still known 15 s later.
 pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
     let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
