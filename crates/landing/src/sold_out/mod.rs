@@ -5,7 +5,7 @@
 //! Within an epoch the gate removes no entry. So the users of a scan are all there are if the gate has as many of them
 //! when a look comes, whatever happened during the scan. A look also finds everything else that `claim.lua` would
 //! decide by. It allows refusals for [`REFUSING`], counted from before it was sent, and a look is sent every
-//! [`LOOK_EVERY`]. A late, failed or differing one allows nothing more: then the gate is asked, as for any claim.
+//! 50 ms. A late, failed or differing one allows nothing more: then the gate is asked, as for any claim.
 //! The gate notes each look that allows refusals. Whom it admits meanwhile is answered only when they are over, so a
 //! user who was told of a coupon is never told that nothing is left (docs/decisions/0065, and `sold_out` in the model).
 
