@@ -25,6 +25,9 @@ const READS_MAX: i64 = 100;
 /// Most memory of the process, of a debug build. One that held a list of all coupons for each claim took gigabytes.
 const PEAK_MIB_MAX: f64 = 256.0;
 
+/// Most characters of what is told of a list that lacks one coupon: an id has six or more, and a list a hundred thousand.
+const TOLD_MAX: usize = 4_000;
+
 /// Interval between looks at the process's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -56,6 +59,14 @@ async fn bounded(flavor: Flavor) {
     assert!(!report.holds(), "no message tells of the coupons: {report}");
     assert!(statements < STATEMENTS_MAX, "{statements} statements for {CLAIMS} claims");
     assert!(reads < READS_MAX * COUPONS, "{reads} rows were read for {COUPONS} coupons");
+
+    // Of a long list only what differs is told.
+    let lost = FIRST + COUPONS / 2;
+    let view = stage.scope.endpoints.view_redis_url.clone();
+    stage.redis(&view, &format!("ZREM {{p}}view:1:{{5}}:list 7_{lost}")).await;
+    let told = stage.outcome("I8").await.to_string();
+    assert!(told.contains(&lost.to_string()), "{told}");
+    assert!(told.len() < TOLD_MAX, "{} characters for one coupon of {COUPONS}", told.len());
 
     let peak = peak(&stage).await;
     assert!((1.0..PEAK_MIB_MAX).contains(&peak), "{peak} MiB");
