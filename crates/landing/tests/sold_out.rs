@@ -106,15 +106,21 @@ async fn what_a_process_adds_it_gives_out_at_once_and_others_soon() {
     assert_eq!(world.rows().await.landed, 1 + ROUNDS);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn without_an_answer_to_its_looks_a_process_refuses_nobody_from_memory() {
-    let world = World::open("looks lost", 1, 1).await;
+/// A process that reaches the gate by a proxy, and remembers that the only coupon is gone.
+async fn sold_out_behind_proxy(world: &World) -> (Watching, Proxy) {
     let proxy = Proxy::before(&world.gate_url).await;
     let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
     let change = |setup: &mut Setup| (setup.gate, setup.keeps) = (gate, false);
-    let watching = Watching::of(Process::start_with(&world, change).await);
+    let watching = Watching::of(Process::start_with(world, change).await);
     watching.process.land(&claim(USER, "first", 1)).await;
     watching.until_remembered().await;
+    (watching, proxy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_answer_to_its_looks_a_process_refuses_nobody_from_memory() {
+    let world = World::open("looks lost", 1, 1).await;
+    let (watching, proxy) = sold_out_behind_proxy(&world).await;
     let mut held = proxy.hold_request(LOOK);
     held.reached().await;
     until_true(async || !watching.refuses(fresh())).await;
@@ -125,12 +131,7 @@ async fn without_an_answer_to_its_looks_a_process_refuses_nobody_from_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_under_way_is_not_refused_from_memory() {
     let world = World::open("under way", 1, 1).await;
-    let proxy = Proxy::before(&world.gate_url).await;
-    let gate = world.gate_at(&proxy.instead_of(&world.gate_url)).await;
-    let change = |setup: &mut Setup| (setup.gate, setup.keeps) = (gate, false);
-    let watching = Watching::of(Process::start_with(&world, change).await);
-    watching.process.land(&claim(USER, "first", 1)).await;
-    watching.until_remembered().await;
+    let (watching, proxy) = sold_out_behind_proxy(&world).await;
     let (user, key) = (fresh(), "the-key-under-way");
     let mut held = proxy.hold_request(key.as_bytes());
     let answer = watching.process.begin(&claim(user, key, 1));

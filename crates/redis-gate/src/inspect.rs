@@ -193,16 +193,7 @@ impl Gate {
         epoch: Epoch,
         cursor: u64,
     ) -> Result<(u64, Vec<ReadEntry>), GateError> {
-        let live = self.redis.live().await?;
-        let result = redis::cmd("HSCAN")
-            .arg(self.keys(template).users(epoch))
-            .arg(cursor)
-            .arg("COUNT")
-            .arg(SCAN_KEYS)
-            .query_async(&mut live.connection.clone())
-            .await;
-        let (next, fields): (u64, Vec<(String, Vec<u8>)>) =
-            self.checked("entries", &live, result).await?;
+        let (next, fields) = self.scan_users::<Vec<u8>>("entries", template, epoch, cursor).await?;
         let read = |(user, bytes): (String, Vec<u8>)| {
             let id = user.parse().ok();
             (user, id.zip(Entry::decode(&bytes).ok()))
@@ -221,6 +212,19 @@ impl Gate {
         epoch: Epoch,
         cursor: u64,
     ) -> Result<(u64, Vec<Option<UserId>>), GateError> {
+        let scanned = self.scan_users::<redis::Value>("users", template, epoch, cursor).await;
+        let (next, fields) = scanned?;
+        Ok((next, fields.into_iter().map(|(user, _)| user.parse().ok()).collect()))
+    }
+
+    /// Reads some fields of the users hash, with what stands in each as a `V`.
+    async fn scan_users<V: redis::FromRedisValue>(
+        &self,
+        call: &'static str,
+        template: TemplateId,
+        epoch: Epoch,
+        cursor: u64,
+    ) -> Result<(u64, Vec<(String, V)>), GateError> {
         let live = self.redis.live().await?;
         let result = redis::cmd("HSCAN")
             .arg(self.keys(template).users(epoch))
@@ -229,9 +233,7 @@ impl Gate {
             .arg(SCAN_KEYS)
             .query_async(&mut live.connection.clone())
             .await;
-        let (next, fields): (u64, Vec<(String, redis::Value)>) =
-            self.checked("users", &live, result).await?;
-        Ok((next, fields.into_iter().map(|(user, _)| user.parse().ok()).collect()))
+        self.checked(call, &live, result).await
     }
 
     /// Returns those of `users` that have no entry.

@@ -277,8 +277,8 @@ impl Walk {
         let waits = template.claim_mode == ClaimMode::Queued
             && template.accept_after == AcceptAfter::Replica;
         if waits {
-            let asked = gate.claim_replicated(claim, epoch, at, door, self.copies).await?;
-            let (verdict, enough, wait) = asked;
+            let (verdict, enough, wait) =
+                gate.claim_replicated(claim, epoch, at, door, self.copies).await?;
             let refusing_until = Instant::now() + wait;
             return Ok(GateAnswer { verdict, at, copied: Some(enough), refusing_until });
         }

@@ -31,16 +31,19 @@ impl Walk {
     /// Handles the times when no gate is loaded: long before the window nothing can have landed, but after it the key
     /// may have, and as long as a queue is not closed it still may. Until then only the gate refuses.
     pub(super) async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
+        let now = (self.clock)();
+        if self.is_left_to_the_gate(template, now) {
+            return Ok(Window::Inside);
+        }
         // An ended template has no gate any more once its queue is closed, and the end is final.
         if template.state == TemplateState::Ended {
             return self.over(template, claim, Refusal::Ended).await;
         }
-        let (now, window) = ((self.clock)(), template.window);
-        if now + self.gates.preload() < window.starts_at {
-            let starts_at = window.starts_at;
+        if now < template.window.ends_at {
+            let starts_at = template.window.starts_at;
             return Ok(Window::Answered(Answer::Refused(Refusal::NotOpen { starts_at })));
         }
-        if now >= window.ends_at { self.closed(claim).await } else { Ok(Window::Inside) }
+        self.closed(claim).await
     }
 
     /// The window is over according to this process. Its end may have moved since, so only MySQL refuses.

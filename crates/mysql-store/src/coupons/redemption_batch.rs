@@ -21,19 +21,20 @@ pub async fn known_orders(
     merchant: MerchantId,
     order_refs: &[&str],
 ) -> Result<Vec<String>, StoreError> {
-    let Some(last) = order_refs.last() else { return Ok(Vec::new()) };
-    let count = order_refs.len().next_power_of_two();
+    let filled = rows::filled(order_refs);
+    if filled.is_empty() {
+        return Ok(Vec::new());
+    }
     let one_of = |table: &str| {
         let head =
             format!("select order_ref from {table} where merchant_id = ? and order_ref in (");
-        rows::repeat(&head, "?", ", ", count, ")")
+        rows::repeat(&head, "?", ", ", filled.len(), ")")
     };
     let sql = format!("{} union {}", one_of("redemption_order"), one_of("redemption"));
     let mut query = sqlx::query_scalar(AssertSqlSafe(sql));
     for _ in 0..2 {
         query = query.bind(merchant.0);
-        let padded = order_refs.iter().chain(std::iter::repeat(last)).take(count);
-        query = padded.fold(query, |query, order_ref| query.bind(order_ref.as_bytes()));
+        query = filled.iter().fold(query, |query, order_ref| query.bind(order_ref.as_bytes()));
     }
     let known: Vec<Vec<u8>> = query
         .fetch_all(connection)

@@ -100,10 +100,11 @@ pub async fn accounts(
     connection: &mut MySqlConnection,
     templates: &[TemplateId],
 ) -> Result<HashMap<TemplateId, Account>, StoreError> {
-    let Some(last) = templates.last() else { return Ok(HashMap::new()) };
-    // Filled up to a power of two: the server keeps every prepared statement.
-    let mut ids = templates.to_vec();
-    ids.resize(templates.len().next_power_of_two(), *last);
+    // The server keeps every prepared statement.
+    let ids = rows::filled(templates);
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
     let head = "select template_id, total, stock from template_stock where template_id in (";
     let statement = rows::repeat(head, "?", ", ", ids.len(), ")");
     let query = sqlx::query_as(AssertSqlSafe(statement));

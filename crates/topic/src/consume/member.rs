@@ -49,7 +49,7 @@ impl Assignment {
                 self.partitions.dedup();
             }
             Rebalance::Revoke(given_up) => {
-                let given_up: Vec<_> = listed(given_up).collect();
+                let given_up = listed(given_up);
                 self.partitions.retain(|partition| !given_up.contains(partition));
             }
             Rebalance::Error(_) => {}
@@ -165,11 +165,8 @@ pub(crate) fn commit_stored<C: ConsumerContext + 'static>(
     }
 }
 
-fn listed(list: &TopicPartitionList) -> impl Iterator<Item = (String, i32)> {
-    let elements = list.elements();
-    let listed: Vec<_> =
-        elements.iter().map(|one| (one.topic().to_owned(), one.partition())).collect();
-    listed.into_iter()
+fn listed(list: &TopicPartitionList) -> Vec<(String, i32)> {
+    list.elements().iter().map(|one| (one.topic().to_owned(), one.partition())).collect()
 }
 
 #[cfg(test)]
