@@ -136,7 +136,7 @@ async fn a_template_paused_in_mysql_refuses_what_the_gate_let_through() {
     let meta = world.meta().await;
     assert_eq!(world.gate.in_flight_count(TEMPLATE, meta.epoch).await.unwrap(), 0);
     assert_eq!(meta.stock, 10, "given back");
-    world.change_state(TEMPLATE, TemplateState::Published).await;
+    process.publish(&world).await;
     let landed = process.land(&again(&first)).await;
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     let late = claim(UserId(71), "a", 1);
