@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::{
     cdc::usage::Usage,
@@ -23,15 +23,9 @@ impl Cpu {
     /// # Errors
     /// One of them does not run.
     pub fn read(servers: &BareServers, stage: &mut Stage) -> Result<Self> {
-        let servers = &servers.stack;
-        let servers = [&servers.database, &servers.gate, &servers.view, &servers.kafka];
-        let servers = servers.map(|server| (server.name().to_owned(), server.pid()));
-        let processes = stage.platform.processes();
-        let processes = processes.map(|process| (process.name().to_owned(), process.pid()));
         let mut times = BTreeMap::from([(CROWD.to_owned(), Usage::of(std::process::id())?.cpu)]);
-        for (name, pid) in servers.into_iter().chain(processes) {
-            let pid = pid.with_context(|| format!("{name} does not run"))?;
-            *times.entry(name).or_default() += Usage::of(u32::try_from(pid)?)?.cpu;
+        for (name, pid) in stage.pids(servers)? {
+            *times.entry(name).or_default() += Usage::of(pid)?.cpu;
         }
         Ok(Self(times))
     }

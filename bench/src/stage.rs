@@ -8,12 +8,17 @@ use runtime::Clock;
 use shopper::Api;
 use verifier::{Report, Settings, Sources, at_rest, verify};
 
+use crate::redis_tools::ask;
+
 /// Longest wait for a platform to come to rest. Behind the largest load it takes minutes; longer, and it hangs.
 const REST_MAX: Duration = Duration::from_secs(600);
 
 /// MySQL's memory as in ops/mysql.cnf, for benches of a million coupons: with their indexes they fit in.
 const MEMORY_AS_INSTALLED: [&str; 2] =
     ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
+
+/// Memory of each Redis, as in its file there.
+const REDIS_MEMORY: &str = "1gb";
 
 /// Servers without a platform.
 #[derive(Debug)]
@@ -49,6 +54,21 @@ impl BareServers {
     pub async fn start_as_installed() -> Result<Self> {
         let database_arguments = MEMORY_AS_INSTALLED.map(str::to_owned).to_vec();
         Self::start_with(&Options { database_arguments, ..Options::default() }).await
+    }
+
+    /// Like [`BareServers::start_as_installed`], also with the memory that ops/redis-gate.conf and ops/redis-view.conf
+    /// give to Redis, and the broker's usual compilers: for benches of a million claims, and load that lasts for minutes.
+    ///
+    /// # Errors
+    /// A server does not start.
+    pub async fn start_for_minutes() -> Result<Self> {
+        let database_arguments = MEMORY_AS_INSTALLED.map(str::to_owned).to_vec();
+        let options = Options { database_arguments, kafka_optimised: true, ..Options::default() };
+        let servers = Self::start_with(&options).await?;
+        for redis in [&servers.stack.gate, &servers.stack.view] {
+            ask(redis.address(), &["CONFIG", "SET", "maxmemory", REDIS_MEMORY]).await?;
+        }
+        Ok(servers)
     }
 
     /// Like [`BareServers::start`], with other options.
@@ -107,6 +127,24 @@ impl BareServers {
 }
 
 impl Stage {
+    /// Process ids of the servers and of the platform, by name.
+    ///
+    /// # Errors
+    /// A process does not run.
+    pub fn pids(&mut self, servers: &BareServers) -> Result<Vec<(String, u32)>> {
+        let servers = &servers.stack;
+        let servers = [&servers.database, &servers.gate, &servers.view, &servers.kafka];
+        let servers = servers.map(|server| (server.name().to_owned(), server.pid()));
+        let processes = self.platform.processes();
+        let processes = processes.map(|process| (process.name().to_owned(), process.pid()));
+        let all = servers.into_iter().chain(processes);
+        all.map(|(name, pid)| {
+            let pid = pid.with_context(|| format!("{name} does not run"))?;
+            Ok((name, u32::try_from(pid)?))
+        })
+        .collect()
+    }
+
     /// Waits until nothing is in flight, so that the next figure has the machine for itself.
     ///
     /// # Errors

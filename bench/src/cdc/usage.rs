@@ -31,9 +31,19 @@ impl Usage {
             fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
         };
         let cpu = cpu(&read("stat")?).context("a stat line of another form")?;
-        let peak_mib = peak_mib(&read("status")?).context("a status without VmHWM")?;
+        let peak_mib = mib(&read("status")?, "VmHWM:").context("a status without VmHWM")?;
         Ok(Self { cpu, peak_mib })
     }
+}
+
+/// Reads how much memory of a running process is resident, in MiB.
+///
+/// # Errors
+/// The process does not run.
+pub fn resident_mib(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    mib(&status, "VmRSS:").context("a status without VmRSS")
 }
 
 /// The name may contain any character, so fields are counted after it.
@@ -43,8 +53,8 @@ fn cpu(stat: &str) -> Option<Duration> {
     Some(Duration::from_secs_f64((ticks(USER_TICKS)? + ticks(KERNEL_TICKS)?) / TICKS_PER_S))
 }
 
-fn peak_mib(status: &str) -> Option<f64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+fn mib(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kib / 1024.0)
 }
@@ -61,6 +71,8 @@ mod tests {
 
     #[test]
     fn this_process_has_held_some_memory() {
-        assert!(Usage::of(std::process::id()).unwrap().peak_mib > 0.5);
+        let (own, peak) = (std::process::id(), Usage::of(std::process::id()).unwrap().peak_mib);
+        assert!(peak > 0.5);
+        assert!(resident_mib(own).unwrap() > 0.5);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use chrono::TimeDelta;
-use coupon::UserId;
+use coupon::{TemplateId, UserId};
 use shopper::{Latency, NewTemplate};
 use tokio::{
     task::JoinSet,
@@ -17,6 +17,28 @@ use crate::stage::Stage;
 /// Claims are sent in slices of this length.
 const SLICE: Duration = Duration::from_millis(2);
 
+/// A rate of claims, and how many come.
+#[derive(Debug, Clone, Copy)]
+pub struct Rate {
+    pub per_s: f64,
+    pub claims: i64,
+}
+
+/// The answers.
+#[derive(Debug)]
+pub struct Arrived {
+    pub answered: Latency,
+    /// When the last 201 came.
+    pub last: Instant,
+}
+
+impl Rate {
+    /// So many per second for so long.
+    pub fn for_length(per_s: f64, length: Duration) -> Self {
+        Self { per_s, claims: (per_s * length.as_secs_f64()).ceil() as i64 }
+    }
+}
+
 /// Claims at `per_s` for so long, each by a user of its own, and returns how long their answers took.
 ///
 /// # Errors
@@ -25,11 +47,24 @@ const SLICE: Duration = Duration::from_millis(2);
 /// # Panics
 /// The task of a claim panicked.
 pub async fn at_rate(stage: &Stage, per_s: f64, length: Duration) -> Result<Latency> {
-    let claims = (per_s * length.as_secs_f64()).ceil() as i64;
-    let new = NewTemplate::simple("Arrivals", claims, stage.clock.now(), TimeDelta::hours(1));
+    let rate = Rate::for_length(per_s, length);
+    let new = NewTemplate::simple("Arrivals", rate.claims, stage.clock.now(), TimeDelta::hours(1));
     let template = stage.api.publish_new(&new).await?.id;
-    let (mut tasks, mut answered) = (JoinSet::new(), Latency::default());
+    Ok(send(stage, template, rate).await?.answered)
+}
+
+/// Claims a template's coupons at this rate, each by a user of its own. No more is in memory than what is unanswered.
+///
+/// # Errors
+/// The platform fails, or a claim did not land.
+///
+/// # Panics
+/// The task of a claim panicked.
+pub async fn send(stage: &Stage, template: TemplateId, rate: Rate) -> Result<Arrived> {
+    let Rate { per_s, claims } = rate;
+    let mut tasks = JoinSet::new();
     let began = Instant::now();
+    let mut arrived = Arrived { answered: Latency::default(), last: began };
     let mut sent = 0;
     while sent < claims {
         let intended = began + SLICE.mul_f64((sent as f64 / per_s / SLICE.as_secs_f64()).floor());
@@ -41,16 +76,23 @@ pub async fn at_rate(stage: &Stage, per_s: f64, length: Duration) -> Result<Late
             tasks.spawn(async move {
                 let answer = shopper.claim(template, None, 1).await?;
                 ensure!(answer.status == 201, "a claim was answered {answer:?}");
-                Ok(intended.elapsed())
+                Ok((intended, Instant::now()))
             });
         }
         sent = next;
-        while let Some(took) = tasks.try_join_next() {
-            answered.record(took.expect("a claim does not panic")?);
+        while let Some(answer) = tasks.try_join_next() {
+            arrived.take(answer.expect("a claim does not panic")?);
         }
     }
-    while let Some(took) = tasks.join_next().await {
-        answered.record(took.expect("a claim does not panic")?);
+    while let Some(answer) = tasks.join_next().await {
+        arrived.take(answer.expect("a claim does not panic")?);
     }
-    Ok(answered)
+    Ok(arrived)
+}
+
+impl Arrived {
+    fn take(&mut self, (intended, answered): (Instant, Instant)) {
+        self.answered.record(answered - intended);
+        self.last = self.last.max(answered);
+    }
 }
