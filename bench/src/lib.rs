@@ -8,6 +8,7 @@ pub mod cdc;
 pub mod claims;
 pub mod closed;
 pub mod cpu;
+pub mod curves;
 pub mod export;
 pub mod hardware;
 pub mod holds;
