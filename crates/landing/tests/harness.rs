@@ -333,7 +333,8 @@ impl Process {
     /// pause comes too late after it.
     pub(crate) async fn publish(&self, world: &World) {
         world.change_state(TEMPLATE, TemplateState::Published).await;
-        let published = template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
+        let published =
+            template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
         assert!(self.gates.show(&published).await.unwrap());
     }
 
