@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use rdkafka::{
     error::KafkaError,
-    producer::{BaseRecord, Producer as _, ThreadedProducer},
+    producer::{BaseRecord, Producer as _},
 };
 use tokio::sync::Mutex;
 
@@ -12,6 +12,7 @@ use crate::{
     TopicError,
     client::{self, LongLived},
     error::is_fencing,
+    produce::polled::Polled,
 };
 
 /// Timeout of one step of a transaction.
@@ -30,7 +31,7 @@ pub struct FencedWriter {
 }
 
 struct Inner {
-    producer: Arc<ThreadedProducer<LongLived>>,
+    producer: Arc<Polled<LongLived>>,
     left: Leftover,
 }
 
@@ -58,7 +59,7 @@ impl FencedWriter {
             .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
             .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
             .set("linger.ms", "0");
-        let producer = client::long_lived(&config, ThreadedProducer::client).await?;
+        let producer = client::long_lived(&config, Polled::client).await?;
         let (brokers, id) = (brokers.to_owned(), id.to_owned());
         client::blocking(move || {
             client::await_topics(producer.client(), &brokers, &[])?;

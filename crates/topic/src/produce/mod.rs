@@ -2,5 +2,6 @@
 
 pub(crate) mod fenced;
 pub(crate) mod ordered;
+mod polled;
 pub(crate) mod producer;
 pub(crate) mod watermark;

@@ -15,7 +15,7 @@ use rdkafka::{
     ClientContext, Message as _,
     config::RDKafkaLogLevel,
     error::KafkaError,
-    producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer},
+    producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext},
     types::RDKafkaErrorCode,
 };
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::{
     ProducerOptions, TopicError,
     client::{self, lost_brokers::LostBrokers},
-    produce::{producer::owned, watermark::Watermark},
+    produce::{polled::Polled, producer::owned, watermark::Watermark},
 };
 
 /// After the queue was full, enqueuing is retried once `1 / ROOM_SHARE` of the outstanding messages is acknowledged.
@@ -62,7 +62,7 @@ pub enum Enqueued {
 
 /// Enqueues messages in order and tracks their acknowledgements. Owned by one task.
 pub struct OrderedProducer {
-    inner: Arc<ThreadedProducer<Acks>>,
+    inner: Arc<Polled<Acks>>,
     acks: Arc<State>,
     next: u64,
 }
@@ -82,7 +82,7 @@ impl OrderedProducer {
         let options = ProducerOptions { give_up: None, ..options };
         let (config, lost) = (options.config(brokers), LostBrokers::default());
         let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
-        let inner = lost.client(&config, context, ThreadedProducer::client).await?;
+        let inner = lost.client(&config, context, Polled::client).await?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let inner = client::blocking(move || {
             client::await_topics(inner.client(), &address, &topics)?;

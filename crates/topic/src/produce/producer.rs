@@ -3,16 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use rdkafka::{
-    ClientConfig,
+    ClientConfig, ClientContext, Message as _,
+    config::RDKafkaLogLevel,
+    error::{KafkaError, KafkaResult},
     message::{Header, OwnedHeaders},
-    producer::{FutureProducer, FutureRecord, Producer as _},
-    util::Timeout,
+    producer::{BaseRecord, DeliveryResult, ProducerContext},
+    types::RDKafkaErrorCode,
 };
+use tokio::sync::oneshot;
 
 use crate::{
     TopicError,
     client::{self, LongLived},
+    produce::polled::Polled,
 };
+
+/// Pause before another try while the queue is full: it takes the broker longer to make room.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
 
 /// Timeout of a question for the end of a partition.
 const END_WAIT: Duration = Duration::from_secs(3);
@@ -69,7 +76,7 @@ pub struct Delivered {
 /// connection.
 #[derive(Clone)]
 pub struct Producer {
-    inner: Arc<FutureProducer<LongLived>>,
+    inner: Arc<Polled<Answers>>,
 }
 
 impl Producer {
@@ -87,8 +94,9 @@ impl Producer {
 
     /// Makes a producer without waiting for a broker.
     pub(crate) async fn open(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
-        let inner = client::long_lived(&options.config(brokers), FutureProducer::client).await?;
-        Ok(Self { inner })
+        let context = Answers(LongLived::default());
+        let lost = context.0.lost.clone();
+        Ok(Self { inner: lost.client(&options.config(brokers), context, Polled::client).await? })
     }
 
     /// Returns whether both share one connection.
@@ -111,15 +119,24 @@ impl Producer {
         payload: &[u8],
         headers: &[(&str, &[u8])],
     ) -> Result<Delivered, TopicError> {
-        let mut record = FutureRecord::to(topic).key(key).payload(payload);
+        let failed = |source| TopicError::Produce { topic: topic.to_owned(), source };
+        let (answer, answered) = oneshot::channel();
+        let mut record =
+            BaseRecord::with_opaque_to(topic, Box::new(answer)).key(key).payload(payload);
         record.partition = partition;
         record.headers = (!headers.is_empty()).then(|| owned(headers));
-        match self.inner.send(record, Timeout::Never).await {
-            Ok(delivery) => {
-                Ok(Delivered { partition: delivery.partition, offset: delivery.offset })
+        loop {
+            match self.inner.send(record) {
+                Ok(()) => break,
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
+                    record = back;
+                    tokio::time::sleep(FULL_PAUSE).await;
+                }
+                Err((source, _)) => return Err(failed(source)),
             }
-            Err((source, _)) => Err(TopicError::Produce { topic: topic.to_owned(), source }),
         }
+        // The client answers for each message, at the latest when it is dropped.
+        answered.await.unwrap_or(Err(KafkaError::Canceled)).map_err(failed)
     }
 
     /// Returns the number of partitions of `topic`, for senders that choose one themselves.
@@ -140,6 +157,34 @@ impl Producer {
             held.map(|(_, end)| end).map_err(|source| TopicError::Offsets { topic, source })
         })
         .await
+    }
+}
+
+/// Gives each message its answer.
+struct Answers(LongLived);
+
+impl ClientContext for Answers {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, line: &str) {
+        self.0.log(level, facility, line);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.0.error(error, reason);
+    }
+}
+
+impl ProducerContext for Answers {
+    type DeliveryOpaque = Box<oneshot::Sender<KafkaResult<Delivered>>>;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, answer: Self::DeliveryOpaque) {
+        let delivered = match result {
+            Ok(message) => {
+                Ok(Delivered { partition: message.partition(), offset: message.offset() })
+            }
+            Err((error, _)) => Err(error.clone()),
+        };
+        // A sender that is gone needs no answer.
+        drop(answer.send(delivered));
     }
 }
 

@@ -1,0 +1,80 @@
+//! A producer with a thread that takes its acknowledgements.
+//!
+//! The library's own (`ThreadedProducer`, and `FutureProducer` on top of it) polls for 100 ms at a time. It rounds what
+//! is left of a poll down to whole milliseconds, so it spends the last of them asking without a pause: about a hundredth
+//! of a core in every process, busy or idle (docs/decisions/0083).
+
+use std::{
+    io,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientConfig,
+    client::Client,
+    config::FromClientConfigAndContext,
+    error::{KafkaError, KafkaResult},
+    producer::{BaseProducer, Producer as _, ProducerContext, PurgeConfig},
+    types::RDKafkaErrorCode,
+};
+use tracing::warn;
+
+/// Duration of a poll. An acknowledgement is taken at once; a producer that was dropped ends after the poll.
+const POLL: Duration = Duration::from_secs(1);
+
+/// A [`BaseProducer`] that is polled until it is dropped. What it has not sent then is never sent.
+pub(crate) struct Polled<C: ProducerContext + 'static> {
+    producer: Arc<BaseProducer<C>>,
+    is_dropped: Arc<AtomicBool>,
+}
+
+impl<C: ProducerContext + 'static> Polled<C> {
+    pub(crate) fn client(&self) -> &Client<C> {
+        self.producer.client()
+    }
+}
+
+impl<C: ProducerContext + 'static> FromClientConfigAndContext<C> for Polled<C> {
+    fn from_config_and_context(config: &ClientConfig, context: C) -> KafkaResult<Self> {
+        let producer = Arc::new(BaseProducer::from_config_and_context(config, context)?);
+        let is_dropped = Arc::<AtomicBool>::default();
+        let (polled, ends) = (Arc::clone(&producer), Arc::clone(&is_dropped));
+        let poll = move || {
+            while !ends.load(Ordering::Relaxed) {
+                polled.poll(POLL);
+            }
+        };
+        thread::Builder::new()
+            .name("acknowledgements".to_owned())
+            .spawn(poll)
+            .map_err(no_thread)?;
+        Ok(Self { producer, is_dropped })
+    }
+}
+
+fn no_thread(error: io::Error) -> KafkaError {
+    warn!(error = %error, "no thread for the acknowledgements of a producer");
+    KafkaError::ClientCreation(RDKafkaErrorCode::CriticalSystemResource.to_string())
+}
+
+impl<C: ProducerContext + 'static> Deref for Polled<C> {
+    type Target = BaseProducer<C>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.producer
+    }
+}
+
+impl<C: ProducerContext + 'static> Drop for Polled<C> {
+    fn drop(&mut self) {
+        self.is_dropped.store(true, Ordering::Relaxed);
+        // The thread still polls for a moment; a successor must not meet messages that were given up.
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+    }
+}
