@@ -36,12 +36,12 @@ local phase, current, users, state, mode = meta[1], meta[2], meta[4], meta[5], m
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then return { OTHER_EPOCH, current } end
 -- A gate with an unreadable number counts as lost.
-for _, number in ipairs({ users, meta[6], meta[7], meta[8], meta[9] }) do
-    if not tonumber(number) then return { NOT_LOADED } end
-end
-if redis.call('HLEN', KEYS[2]) < tonumber(users) then return { NOT_LOADED } end
+users = tonumber(users)
+local starts, ends, limit, stock =
+    tonumber(meta[6]), tonumber(meta[7]), tonumber(meta[8]), tonumber(meta[9])
+if not (users and starts and ends and limit and stock) then return { NOT_LOADED } end
+if redis.call('HLEN', KEYS[2]) < users then return { NOT_LOADED } end
 
-local limit, stock = tonumber(meta[8]), tonumber(meta[9])
 local text = redis.call('HGET', KEYS[2], user)
 local entry = text and decode(text, KEYS[1], user)
 if text and not entry then return { NOT_LOADED } end
@@ -76,8 +76,8 @@ for _, request in ipairs(entry.requests) do
 end
 
 if state == 'ended' then return { ENDED, look } end
-if now < tonumber(meta[6]) then return { NOT_OPEN, look, meta[6] } end
-if now >= tonumber(meta[7]) then return { CLOSED, look } end
+if now < starts then return { NOT_OPEN, look, meta[6] } end
+if now >= ends then return { CLOSED, look } end
 if state ~= 'published' then return { PAUSED, look } end
 
 -- Absent in a gate that an older version opened: nothing lapsed then.
@@ -121,10 +121,10 @@ table.insert(entry.requests, {
     key = key, hash = hash, state = queued and 'q' or 'p', quantity = quantity, id = id,
     numbers = numbers,
 })
-if redis.call('HSET', KEYS[2], user, encode(entry)) == 1 then
-    redis.call('HINCRBY', KEYS[1], 'users', 1)
-end
-local left = redis.call('HINCRBY', KEYS[1], 'stock', -quantity)
+local new = redis.call('HSET', KEYS[2], user, encode(entry))
+local left = stock - quantity
+redis.call('HSET', KEYS[1], 'stock', string.format('%.0f', left),
+    'users', string.format('%.0f', users + new))
 if queued then
     return { QUEUED, numbers, left, entry_id, look_queued, wait() }
 end

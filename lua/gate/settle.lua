@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Settles landed admissions: pending or queued becomes landed, and the in-flight or queued entries are removed. Each
--- takes effect once; a no-op under another epoch or run. Atomic: entry and set change together.
+-- takes effect once; a no-op under another epoch or run. Atomic: entries and sets change together.
 -- KEYS  1 meta   2 users:<epoch>   3 inflight:<epoch>   4 queued:<epoch>
 -- ARGV  1 epoch   2 run   then pairs: user, claim id
 -- Returns the number of admissions settled; -1 under another epoch or run
@@ -25,23 +25,42 @@ local function trim(entry)
     end
 end
 
-local settled = 0
-for at = 3, #ARGV, 2 do
-    local user, id = ARGV[at], ARGV[at + 1]
-    local text = redis.call('HGET', KEYS[2], user)
-    if text then
-        local entry = decode(text, KEYS[1], user)
-        for _, request in ipairs(entry and entry.requests or {}) do
-            if request.id == id and request.state ~= 'l' then
-                request.state = 'l'
-                settled = settled + 1
-                trim(entry)
-                redis.call('HSET', KEYS[2], user, encode(entry))
-                break
-            end
+-- Marks the request as landed. Returns whether it was pending or queued.
+local function settle(entry, id)
+    for _, request in ipairs(entry.requests) do
+        if request.id == id and request.state ~= 'l' then
+            request.state = 'l'
+            trim(entry)
+            return true
         end
     end
-    redis.call('ZREM', KEYS[3], id .. ':' .. user)
-    redis.call('ZREM', KEYS[4], id .. ':' .. user)
+    return false
 end
+
+-- A few commands for all: one for each claim costs more than the claim's own work.
+local users, members = {}, {}
+for at = 3, #ARGV, 2 do
+    local user = ARGV[at]
+    table.insert(users, user)
+    table.insert(members, ARGV[at + 1] .. ':' .. user)
+end
+if #users == 0 then return 0 end
+
+local texts, settled, changed = redis.call('HMGET', KEYS[2], unpack(users)), 0, {}
+local seen = {}
+for index, user in ipairs(users) do
+    local text = seen[user] or texts[index]
+    local entry = text and decode(text, KEYS[1], user)
+    if entry and settle(entry, ARGV[2 + 2 * index]) then
+        settled = settled + 1
+        seen[user] = encode(entry)
+    end
+end
+for user, text in pairs(seen) do
+    table.insert(changed, user)
+    table.insert(changed, text)
+end
+if settled > 0 then redis.call('HSET', KEYS[2], unpack(changed)) end
+redis.call('ZREM', KEYS[3], unpack(members))
+redis.call('ZREM', KEYS[4], unpack(members))
 return settled

@@ -4,13 +4,13 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Claim, ClaimId, Epoch, TemplateId, UserId};
-use redis::{FromRedisValue, ScriptInvocation, Value};
+use redis::{FromRedisValue, RedisResult, ScriptInvocation, Value};
 
 use crate::{
     Door, GateError, GateRedis, Verdict,
     connection::Live,
     keys::Keys,
-    replica::Rounds,
+    replica::{Rounds, lacks_script},
     scripts::Scripts,
     verdict::{Asked, verdict, wait},
 };
@@ -80,11 +80,18 @@ impl Gate {
     ) -> Result<(Verdict, Duration), GateError> {
         let asked = Asked { claim: Cow::Borrowed(claim), epoch, now, door, touch: false };
         let live = self.redis.live().await?;
-        let run = live.run.clone();
-        let mut call = self.scripts.claim.prepare_invoke();
-        call.key(&asked.keys(&self.keys(claim.template_id))).arg(asked.arguments(&run));
-        let answer: Vec<Value> = self.invoke("claim", live, &call).await?;
-        let verdict = verdict(&answer, &run).ok_or(GateError::Unreadable { call: "claim" })?;
+        let script = &self.scripts.claim;
+        let call = asked.call(script, &asked.keys(&self.keys(claim.template_id)), &live.run);
+        let mut connection = live.connection.clone();
+        let mut result: RedisResult<Vec<Value>> = call.query_async(&mut connection).await;
+        if lacks_script(&result) {
+            result = match script.load_async(&mut connection).await {
+                Ok(_) => call.query_async(&mut connection).await,
+                Err(error) => Err(error),
+            };
+        }
+        let answer = self.checked("claim", &live, result).await?;
+        let verdict = verdict(&answer, &live.run).ok_or(GateError::Unreadable { call: "claim" })?;
         Ok((verdict, wait(&answer)))
     }
 
@@ -187,7 +194,7 @@ impl Gate {
     ) -> Result<T, GateError> {
         let mut result = invocation.invoke_async(&mut live.connection.clone()).await;
         // The scripts were flushed after the driver loaded this one and before its call, so it did not run.
-        if matches!(&result, Err(error) if error.code() == Some("NOSCRIPT")) {
+        if lacks_script(&result) {
             result = invocation.invoke_async(&mut live.connection.clone()).await;
         }
         self.checked(call, &live, result).await
@@ -198,7 +205,7 @@ impl Gate {
         &self,
         call: &'static str,
         live: &Live,
-        result: redis::RedisResult<T>,
+        result: RedisResult<T>,
     ) -> Result<T, GateError> {
         self.redis.checked(call, live, result).await
     }

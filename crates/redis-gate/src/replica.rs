@@ -134,11 +134,7 @@ async fn send(
     let mut pipe = redis::pipe();
     pipe.ignore_errors();
     for One { keys, asked, .. } in round {
-        pipe.cmd("EVALSHA")
-            .arg(scripts.claim.get_hash())
-            .arg(keys.len())
-            .arg(keys)
-            .arg(asked.arguments(&live.run));
+        pipe.add_command(asked.call(&scripts.claim, keys, &live.run));
     }
     let copies = round.iter().map(|one| one.copies).max().unwrap_or(0);
     pipe.cmd("WAIT").arg(copies).arg(COPIES_WAIT_MS);
@@ -146,7 +142,7 @@ async fn send(
 }
 
 /// Returns whether a call was not run because Redis does not have the script.
-pub(crate) fn lacks_script(result: &RedisResult<Value>) -> bool {
+pub(crate) fn lacks_script<T>(result: &RedisResult<T>) -> bool {
     matches!(result, Err(error) if error.code() == Some("NOSCRIPT"))
 }
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use chrono::{DateTime, TimeZone, Utc};
 use coupon::{AcceptAfter, Claim, ClaimId, Epoch, Numbers};
-use redis::{FromRedisValue, RedisWrite, ToRedisArgs, Value};
+use redis::{Cmd, FromRedisValue, RedisWrite, Script, ToRedisArgs, Value};
 
 use crate::{RequestState, Run, keys::Keys};
 
@@ -46,14 +46,18 @@ impl Asked<'_> {
         [keys.meta(), keys.users(epoch), in_flight, queued, keys.outbox(), keys.refusing()]
     }
 
-    /// Returns the arguments for a server of this run.
-    pub(crate) fn arguments<'b>(&'b self, run: &'b Run) -> Arguments<'b> {
-        Arguments { asked: self, run }
+    /// Returns the call for a server of this run. It is written at once: a `ScriptInvocation` would first copy each key
+    /// and argument.
+    pub(crate) fn call(&self, script: &Script, keys: &[String; 6], run: &Run) -> Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        let arguments = Arguments { asked: self, run };
+        call.arg(script.get_hash()).arg(keys.len()).arg(keys).arg(arguments);
+        call
     }
 }
 
 /// The arguments of `claim.lua`, in its header's order.
-pub(crate) struct Arguments<'a> {
+struct Arguments<'a> {
     asked: &'a Asked<'a>,
     run: &'a Run,
 }
