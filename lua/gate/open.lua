@@ -4,7 +4,7 @@
 -- KEYS  1 meta   2 refusing
 -- ARGV  1 epoch E   2 run   3 template version   4 state   5 starts_ms   6 ends_ms   7 limit
 --       8 stock   9 last movement   10 mode: direct, queued or spill   11 lapses allowed, 0 any
---       12 for how many ms an api may refuse by a look at the gate before this one, as `sold_out.lua` notes it
+--       12 for how many ms an api may refuse by a look at the gate before this one, as `sold_out.lua` notes it; 0: there was none
 -- Returns 1 opened, 0 refused
 local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run', 'version', 'state', 'mode')
 if meta[1] ~= 'loading' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return 0 end
@@ -16,5 +16,5 @@ redis.call('HSET', KEYS[1], 'phase', 'open', 'version', version, 'state', state,
     'starts', ARGV[5], 'ends', ARGV[6], 'limit', ARGV[7], 'stock', ARGV[8], 'movement', ARGV[9],
     'lapses_allowed', ARGV[11])
 -- The note may have been lost with the gate before.
-if tonumber(ARGV[1]) > 1 then redis.call('SET', KEYS[2], '', 'PX', ARGV[12]) end
+if ARGV[12] ~= '0' then redis.call('SET', KEYS[2], '', 'PX', ARGV[12]) end
 return 1

@@ -102,6 +102,9 @@ pub struct Epoch(pub i64);
 impl Epoch {
     /// Epoch of a gate that this process has not heard from.
     pub const UNKNOWN: Self = Self(0);
+
+    /// Epoch of a template's first gate. The stock row begins with the one before it, under which no gate opens.
+    pub const FIRST: Self = Self(2);
 }
 
 impl From<i64> for Epoch {

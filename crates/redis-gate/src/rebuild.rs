@@ -1,5 +1,7 @@
 //! Begin, load, open: rebuilds a gate under a new epoch; a gate is never repaired in place.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use coupon::{ClaimMode, Epoch, Returned, TemplateId, TemplateState, UserId};
 
@@ -175,6 +177,8 @@ impl Gate {
     ) -> Result<bool, GateError> {
         let keys = self.keys(template);
         let live = self.redis.live().await?;
+        // No api can refuse by a look at a gate before the first one.
+        let refusing = if epoch > Epoch::FIRST { NOTED } else { Duration::ZERO };
         let mut call = self.scripts.open.key(keys.meta());
         call.key(keys.refusing())
             .arg(epoch.0)
@@ -188,7 +192,7 @@ impl Gate {
             .arg(facts.movement)
             .arg(facts.mode.word())
             .arg(facts.lapses_allowed)
-            .arg(millis(NOTED));
+            .arg(millis(refusing));
         let opened: i64 = self.invoke("open", live, &call).await?;
         Ok(opened == 1)
     }

@@ -119,7 +119,7 @@ async fn who_is_admitted_while_an_api_may_refuse_waits_until_it_may_not() {
 #[tokio::test]
 async fn a_gate_that_replaces_another_may_have_lost_its_notes_so_answers_wait() {
     let gate = TestGate::absent("replaced").await;
-    let mut epoch = Epoch(1);
+    let mut epoch = Epoch::FIRST;
     gate.rebuild(epoch, facts()).await;
     assert_eq!(wait(&gate, USER, epoch).await, Duration::ZERO, "there was none before");
     let rebuild_and_claim = async || {
