@@ -13,7 +13,7 @@ const IS_CONFIRMED: &str =
     "(coupon.status in (0, 1, 2) or (coupon.status = 3 and coupon.version > 2))";
 
 /// A coupon's payments.
-const PAYMENTS: &str = "(select count(*) from coupon_payment payment where payment.claim_id = coupon.claim_id \
+const PAYMENTS: &str = "(select count(*) from coupon_payment payment force index (ix_claim) where payment.claim_id = coupon.claim_id \
      and payment.merchant_id = coupon.merchant_id and find_in_set(coupon.id, payment.coupons) > 0)";
 
 /// Returns coupons that gave back their units and are not as a return leaves them: lapsed or cancelled, with their own ids
@@ -79,7 +79,7 @@ pub async fn odd_confirmed_validities(
          coalesce(template.valid_from, payment.confirmed_at) as now_from, \
          coalesce(template.valid_until, payment.confirmed_at + \
           interval template.valid_for_ms * 1000 microsecond) as now_until \
-         from user_coupon coupon straight_join coupon_payment payment \
+         from user_coupon coupon straight_join coupon_payment payment force index (ix_claim) \
          on payment.claim_id = coupon.claim_id and find_in_set(coupon.id, payment.coupons) > 0 \
          straight_join claim on claim.id = coupon.claim_id \
          straight_join coupon_template template on template.id = coupon.template_id \
@@ -126,7 +126,7 @@ pub async fn odd_payments(connection: &mut MySqlConnection) -> Result<Vec<String
         "select payment.payment_ref from coupon_payment payment \
          left join claim on claim.id = payment.claim_id and claim.state = ? left join \
          (select payment.merchant_id, payment.payment_ref, count(*) as coupons from user_coupon coupon \
-          straight_join coupon_payment payment on payment.claim_id = coupon.claim_id \
+          straight_join coupon_payment payment force index (ix_claim) on payment.claim_id = coupon.claim_id \
           and payment.merchant_id = coupon.merchant_id and find_in_set(coupon.id, payment.coupons) > 0 \
           group by payment.merchant_id, payment.payment_ref) paid \
          on paid.merchant_id = payment.merchant_id and paid.payment_ref = payment.payment_ref \

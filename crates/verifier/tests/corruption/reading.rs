@@ -2,13 +2,17 @@
 
 use std::sync::{Arc, Mutex};
 
+use coupon::TemplateId;
 use devstack::{Flavor, OwnDatabase, OwnView};
 use mysql_store::{connect, verify};
 use testkit::{STATE_MAX, until_true};
 use tokio::process::Command;
 use verifier::{ProgressReporter, Settings, Sources, VerifyError};
 
-use crate::{hot_user::give, stage::Stage};
+use crate::{
+    hot_user::give,
+    stage::{Stage, TEMPLATE},
+};
 
 testkit::on_each_flavor! {
     pointed_elsewhere:
@@ -69,6 +73,54 @@ async fn linear(flavor: Flavor) {
     let read = reads(&mut connection).await - before;
     println!("{read} rows read for {coupons} coupons of 100 claims");
     assert!(read < 30 * coupons, "{read} rows were read for {coupons} coupons");
+}
+
+testkit::on_each_flavor! {
+    paid:
+    payments_are_looked_at_in_a_time_that_grows_with_their_coupons_alone,
+    payments_of_a_mysql_are_looked_at_in_a_time_that_grows_with_their_coupons_alone,
+}
+
+/// The payments of a merchant must not all be read for each coupon, although the statistics know of none.
+#[expect(clippy::print_stdout, reason = "how far from the bound it is")]
+async fn paid(flavor: Flavor) {
+    let Some((stage, _own)) = stage_on("paid", flavor).await else { return };
+    let (first, coupons) = (1_000_000, verify::BULK_ROWS);
+    let mut connection = stage.mysql().await;
+    verify::execute(&mut connection, "drop trigger user_coupon_version").await.unwrap();
+    let held_until = runtime::Clock::system().now() + chrono::TimeDelta::hours(1);
+    stage
+        .sql(&format!("update template_stock set stock = stock + {coupons} where template_id = 7"))
+        .await;
+    verify::hold_bulk(&mut connection, TEMPLATE, first, held_until).await.unwrap();
+    let paid_at = "claim.created_at + interval 10 second";
+    stage
+        .sql(&format!(
+            "insert into coupon_payment (merchant_id, payment_ref, claim_id, coupons, confirmed_at) \
+             select coupon.merchant_id, concat('pay-', coupon.id), claim.id, coupon.id, {paid_at} \
+             from user_coupon coupon join claim on claim.id = coupon.claim_id where coupon.id >= {first}"
+        ))
+        .await;
+    stage
+        .sql(&format!(
+            "update user_coupon coupon join claim on claim.id = coupon.claim_id \
+             set coupon.status = 0, coupon.version = 2, coupon.valid_from = {paid_at}, coupon.valid_until = {paid_at} + \
+             interval timestampdiff(second, claim.valid_from, claim.valid_until) second where coupon.id >= {first}"
+        ))
+        .await;
+    let before = reads(&mut connection).await;
+    assert_eq!(verify::odd_holds(&mut connection).await.unwrap(), []);
+    assert_eq!(verify::odd_confirmed_validities(&mut connection).await.unwrap(), []);
+    let odd = verify::odd_payments(&mut connection).await.unwrap();
+    assert!(odd.is_empty(), "{odd:?}");
+    let read = reads(&mut connection).await - before;
+    println!("{read} rows read for {coupons} payments");
+    assert!(read < 30 * coupons, "{read} rows were read for {coupons} payments");
+    // Nor all claims for the ledger of a template that has none.
+    let before = reads(&mut connection).await;
+    assert_eq!(verify::sum_of_ledger(&mut connection, TemplateId(8)).await.unwrap(), 0);
+    let read = reads(&mut connection).await - before;
+    assert!(read < coupons / 10, "{read} rows were read for an empty ledger");
 }
 
 testkit::on_each_flavor! {
