@@ -111,7 +111,7 @@ pub(crate) async fn cancel(
     let work = cancelled(&app, who, (id, params), &request);
     match who {
         // A user who claims and cancels all the time is a user who claims too often.
-        UserOrShop::User(user) => app.claim_limit.limited(user, work).await,
+        UserOrShop::User(user) => Box::pin(app.claim_limit.limited(user, work)).await,
         UserOrShop::Shop(_) => work.await.into_response(),
     }
 }
