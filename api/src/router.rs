@@ -129,25 +129,13 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .route(docs_page::SCRIPT_PATH, get(docs_page::script))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
-        .layer(middleware::from_fn_with_state(known, of_known_parameters))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(limits, bounded));
+        .layer(middleware::from_fn_with_state(Bounds { limits, known }, bounded));
     // Outside the layers that refuse, so that a page that may call can also read why it was refused.
     let routes = match cors::layer(allowed_origins) {
         Some(cors) => routes.layer(cors),
         None => routes,
     };
     routes.layer(middleware::from_fn(counted)).with_state(app)
-}
-
-/// Refuses a query parameter that the route does not take.
-async fn of_known_parameters(
-    State(known): State<Arc<KnownParameters>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    known.check(&request)?;
-    Ok(next.run(request).await)
 }
 
 async fn unknown_path() -> Problem {
@@ -192,15 +180,22 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     answer
 }
 
+/// What [`bounded`] holds a request to: one layer for all, because each layer costs every request some allocations.
+#[derive(Clone)]
+pub(crate) struct Bounds {
+    pub(crate) limits: Limits,
+    pub(crate) known: Arc<KnownParameters>,
+}
+
 /// Answers a request, within its limits. If the body was not read to its end, the server closes the connection; the
 /// answer announces that, because a client that does not know it loses the next request that it sends there.
 pub(crate) async fn bounded(
-    State(limits): State<Limits>,
+    State(bounds): State<Bounds>,
     request: Request,
     next: Next,
 ) -> Response {
     let (request, body) = BodyProgress::of(request);
-    let mut answer = within(limits, request, next, &body).await.into_response();
+    let mut answer = within(&bounds, request, next, &body).await.into_response();
     if !body.is_over() {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -209,13 +204,15 @@ pub(crate) async fn bounded(
 
 /// Checks a request, and limits how long it may take and how many its client may have under way.
 async fn within(
-    limits: Limits,
-    request: Request,
+    Bounds { limits, known }: &Bounds,
+    mut request: Request,
     next: Next,
     body: &BodyProgress,
 ) -> Result<Response, Problem> {
     request_checks::check(&request)?;
     let _one_of_its_address = of_address(&request)?;
+    known.check(&request)?;
+    DefaultBodyLimit::max(BODY_BYTES_MAX).apply(&mut request);
     let span = tracing::info_span!(
         "request",
         request.id = access::current_id(),

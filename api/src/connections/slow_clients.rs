@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     connections::{Connections, client_address::Network, limits::Limits, listener},
-    router::{bounded, counted},
+    router::{Bounds, bounded, counted},
 };
 
 /// The limit that a test is about.
@@ -61,7 +61,7 @@ pub(crate) async fn serving_by(
         .route("/silent", get(future::pending::<()>))
         .route("/large", get(async || vec![b'a'; LARGE]))
         .route("/body", post(async |body: Bytes| body))
-        .layer(middleware::from_fn_with_state(limits, bounded))
+        .layer(middleware::from_fn_with_state(Bounds { limits, known: Arc::default() }, bounded))
         .layer(middleware::from_fn(counted));
     let socket = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();

@@ -18,6 +18,7 @@ use crate::{code::Code, problem::Problem};
 const NAME_CHARS_SHOWN: usize = 40;
 
 /// The names of the query parameters of every operation, by path.
+#[derive(Default)]
 pub(crate) struct KnownParameters(HashMap<String, Vec<(Method, Vec<String>)>>);
 
 impl KnownParameters {
