@@ -4,7 +4,11 @@ use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser};
-use landing::gates;
+use landing::{
+    claims::{Bounds, CLAIMS_MAX},
+    gates,
+    resolver::GRACE,
+};
 use runtime::{FailPoints, ProcessConfig, Secret};
 
 use crate::{
@@ -32,6 +36,15 @@ const CLAIMS_PER_MINUTE: u32 = 600;
 /// Default limit of reads per user and second. An app that shows a page of its list and polls ten claims stays far
 /// below, and a list of a thousand coupons is read at once.
 const READS_PER_SECOND: u32 = 50;
+
+/// Fewest claims that a process answers at a time: some transactions' worth.
+const CLAIMS_MIN: usize = 64;
+
+/// Default length of a stream of events, in seconds. Its client then shows a token that is still valid.
+const EVENT_STREAM_SECONDS: u64 = 15 * 60;
+
+/// Longest stream, in seconds: a token that was revoked meanwhile counts until its end.
+const EVENT_STREAM_SECONDS_MAX: u64 = 60 * 60;
 
 /// Default limit of reads per user and minute: ten claims, each polled once a second.
 const READS_PER_MINUTE: u32 = 600;
@@ -158,6 +171,11 @@ pub struct Config {
     #[arg(long, env = "CLAIMS_PER_USER_MINUTE", default_value_t = CLAIMS_PER_MINUTE)]
     pub claims_per_user_minute: u32,
 
+    /// Maximum claims of all users that this process answers at a time; it refuses further ones as overloaded. Fewer are
+    /// answered sooner.
+    #[arg(long, env = "CLAIMS_UNDER_WAY_MAX", default_value_t = CLAIMS_MAX)]
+    pub claims_under_way_max: usize,
+
     /// Maximum reads of lists, coupons and claims per second that one user may send to this process. 0: no limit.
     #[arg(long, env = "READS_PER_USER_SECOND", default_value_t = READS_PER_SECOND)]
     pub reads_per_user_second: u32,
@@ -175,6 +193,11 @@ pub struct Config {
     /// 0: no limit.
     #[arg(long, env = "CONNECTIONS_PER_ADDRESS", default_value_t = limits::PER_ADDRESS)]
     pub connections_per_address: usize,
+
+    /// Seconds after which a stream of a claim's events ends, and its client connects again. Choose less than a proxy's
+    /// longest answer.
+    #[arg(long, env = "EVENT_STREAM_SECONDS", default_value_t = EVENT_STREAM_SECONDS)]
+    pub event_stream_seconds: u64,
 
     /// Addresses and networks of the proxies before this process, comma separated. Their connections are not limited,
     /// and the client is the last address in `X-Forwarded-For` that is not a proxy. Proxies on this machine are trusted
@@ -252,6 +275,11 @@ impl Config {
         Duration::from_secs(self.preload_seconds)
     }
 
+    pub(crate) fn bounds_of_claims(&self) -> Bounds {
+        let (under_way, copies) = (self.claims_under_way_max, self.gate_copies);
+        Bounds { under_way, ask_max: GRACE, copies }
+    }
+
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             connections: self.connections_max,
@@ -321,6 +349,14 @@ impl Config {
             "CONNECTIONS_MAX must be {} to {}",
             CONNECTIONS.start(),
             CONNECTIONS.end()
+        );
+        ensure!(
+            (CLAIMS_MIN..=CLAIMS_MAX).contains(&self.claims_under_way_max),
+            "CLAIMS_UNDER_WAY_MAX must be {CLAIMS_MIN} to {CLAIMS_MAX}"
+        );
+        ensure!(
+            (1..=EVENT_STREAM_SECONDS_MAX).contains(&self.event_stream_seconds),
+            "EVENT_STREAM_SECONDS must be 1 to {EVENT_STREAM_SECONDS_MAX}"
         );
         self.proxies().map(drop)
     }

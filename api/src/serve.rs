@@ -80,8 +80,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let settling = tokio::spawn(settling);
     let queue = Arc::new(Queue::new(&config, context.stop_token()));
     let (gates, keeper) = gates(&config, &pool, &gate, &queue, &holder);
-    let (now, copies) = (now_of(&context), config.gate_copies);
-    let claims = Claims::new(gates.clone(), landers, settler, now, GRACE, copies, points.clone());
+    let (now, bounds) = (now_of(&context), config.bounds_of_claims());
+    let claims = Claims::new(gates.clone(), landers, settler, now, bounds, points.clone());
     let templates = TemplateCache::new(pool.clone(), context.clock.clone());
     let auth = auth(&config, &pool, context.clock.clone()).await?;
     let (stats, publishing) = stats::start(&config, &holder, context.clock.clone(), last.clone());

@@ -8,7 +8,7 @@ pub(crate) mod pace;
 mod streams;
 mod topic_queue;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::TemplateId;
@@ -29,6 +29,8 @@ const LOOKS_MAX: usize = 8;
 pub(crate) struct Queue {
     topic: Arc<TopicQueue>,
     pub(crate) streams: Streams,
+    /// Length of a stream at most.
+    pub(crate) stream_max: Duration,
     looks: Semaphore,
     /// Cancelled when the process is to stop: streams end then.
     stop: CancellationToken,
@@ -66,8 +68,9 @@ impl Queue {
         let names = TopicNames::new(&config.topic_prefix);
         let topic = TopicQueue::new(&config.kafka_brokers, names);
         let streams = Streams::among(config.connections_max);
+        let stream_max = Duration::from_secs(config.event_stream_seconds);
         let looks = Semaphore::new(LOOKS_MAX);
-        Self { topic: Arc::new(topic), streams, looks, stop }
+        Self { topic: Arc::new(topic), streams, stream_max, looks, stop }
     }
 
     /// Returns the queue as the door, the rebuilds and the resolver use it.

@@ -3,8 +3,9 @@
 use runtime::metric::{Kind, Label, Metric};
 
 /// All of them, in the order of docs/metrics.md.
-pub const METRICS: [Metric; 22] = [
+pub const METRICS: [Metric; 23] = [
     CLAIMS_UNDER_WAY,
+    CLAIMS_UNDER_WAY_MAX,
     GATE_VERDICTS,
     LOCAL_REFUSALS,
     SOLD_OUT_TEMPLATES,
@@ -28,14 +29,23 @@ pub const METRICS: [Metric; 22] = [
     DRAIN_OLDEST,
 ];
 
-/// At most [`crate::claims::CLAIMS_MAX`].
 pub const CLAIMS_UNDER_WAY: Metric = Metric {
     name: "coupon_claims_under_way",
     kind: Kind::Gauge,
     unit: "claims",
     labels: &[],
-    meaning: "claims in progress in this api; at 16,384 it answers `OVERLOADED`",
-    worry: Some("above 13,000"),
+    meaning: "claims in progress in this api",
+    worry: Some("above four fifths of `coupon_claims_under_way_max`"),
+};
+
+/// At most [`crate::claims::CLAIMS_MAX`].
+pub const CLAIMS_UNDER_WAY_MAX: Metric = Metric {
+    name: "coupon_claims_under_way_max",
+    kind: Kind::Gauge,
+    unit: "claims",
+    labels: &[],
+    meaning: "claims in progress from which on this api answers `OVERLOADED` (`CLAIMS_UNDER_WAY_MAX`)",
+    worry: None,
 };
 
 /// The outcomes are what `claims::label::verdict` returns.

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Claim, ClaimId, Epoch, LandedClaim, Template, TemplateId, TemplateState, UserId};
 use devstack::{Endpoints, TestServers};
 use landing::{
-    claims::{Answer, CLAIMS_MAX, Claims, Unavailable},
+    claims::{Answer, Bounds, CLAIMS_MAX, Claims, Unavailable},
     gates::{Gates, PRELOAD},
     ids::Ids,
     lander,
@@ -313,7 +313,8 @@ impl Process {
             template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
         let (own, at) = (clock.clone(), points.clone());
         let now = move || own.now();
-        let claims = Claims::new(gates.clone(), landers, settler, now, ask_for, COPIES, at);
+        let bounds = Bounds { under_way: CLAIMS_MAX, ask_max: ask_for, copies: COPIES };
+        let claims = Claims::new(gates.clone(), landers, settler, now, bounds, at);
         Self { claims, gates, template: Arc::new(template), points, clock, _tasks: tasks }
     }
 

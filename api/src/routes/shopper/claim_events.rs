@@ -50,9 +50,6 @@ use crate::{
 /// Interval of the comments that keep an idle connection open: proxies close one after 30 to 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Longest stream. Its client connects again, and shows a token that is still valid.
-const STREAM_MAX: Duration = Duration::from_mins(15);
-
 /// First and longest wait before MySQL is asked again about a claim that is due and has no outcome yet, or because it
 /// did not answer.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -176,7 +173,7 @@ impl Watched {
             look_at: if told.is_some() { now + spread(LOOK_EVERY) } else { now },
             not_before: now,
             again: Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1),
-            ends_at: now + STREAM_MAX,
+            ends_at: now + app.queue.stream_max,
             has_begun: false,
             is_over: false,
             _place: place,

@@ -41,9 +41,21 @@ use crate::{
 /// 10,000 landed claims a second this many wait for less than two seconds.
 pub const CLAIMS_MAX: usize = 16_384;
 
-/// Most claims that one process publishes at a time. While the broker is away each waits for seconds, and without a bound
-/// they would take the places of claims that need no broker.
-pub const PUBLISHING_MAX: usize = CLAIMS_MAX / 4;
+/// One in so many claims under way may be published at a time. While the broker is away each waits for seconds, and without
+/// a bound they would take the places of claims that need no broker.
+pub const PUBLISHING_SHARE: usize = 4;
+
+/// What bounds the claims of a process.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Most claims under way, at most [`CLAIMS_MAX`].
+    pub under_way: usize,
+    /// How long a gate that may have admitted a claim is called again, normally [`GRACE`]: after that the resolver ends
+    /// the admission.
+    pub ask_max: Duration,
+    /// Number of the gate's replicas that must have a claim that is accepted after them.
+    pub copies: u32,
+}
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +122,8 @@ pub enum Unavailable {
 pub struct Claims {
     work: Arc<walk::Walk>,
     permits: Arc<Semaphore>,
+    /// All permits.
+    most: usize,
     tasks: TaskTracker,
     under_way: Arc<UnderWay>,
 }
@@ -123,21 +137,18 @@ struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
 
 impl Claims {
     /// Creates the claims of a process, landed by `landers`, or by the queue that `gates` were given. `clock` supplies
-    /// the time at the gate. A gate that may have admitted a claim is called again for `ask_max`, normally [`GRACE`]:
-    /// after that the resolver ends the admission. `copies` is the number of the gate's replicas that must have a claim
-    /// that is accepted after them. The fail points are `claims.after_gate`, `claims.before_fence`,
+    /// the time at the gate. The fail points are `claims.after_gate`, `claims.before_fence`,
     /// `claims.before_release`, `claims.after_queued` and `claims.after_publish`.
     pub fn new(
         gates: Gates,
         landers: Landers,
         settler: Settler,
         clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static,
-        ask_max: Duration,
-        copies: u32,
+        bounds: Bounds,
         points: FailPoints,
     ) -> Self {
         let (pool, clock) = (gates.pool().clone(), Box::new(clock));
-        let publishing = Semaphore::new(PUBLISHING_MAX);
+        let publishing = Semaphore::new((bounds.under_way / PUBLISHING_SHARE).max(1));
         let work = walk::Walk {
             pool,
             gates,
@@ -145,13 +156,14 @@ impl Claims {
             settler,
             clock,
             points,
-            ask_max,
-            copies,
+            ask_max: bounds.ask_max,
+            copies: bounds.copies,
             publishing,
         };
         Self {
             work: Arc::new(work),
-            permits: Arc::new(Semaphore::new(CLAIMS_MAX)),
+            permits: Arc::new(Semaphore::new(bounds.under_way)),
+            most: bounds.under_way,
             tasks: TaskTracker::new(),
             under_way: Arc::default(),
         }
@@ -179,7 +191,7 @@ impl Claims {
 
     fn is_under_way(&self, template: TemplateId, user: UserId, request_id: &RequestId) -> bool {
         // Most claims of a template that is sold out come while nothing is under way.
-        self.permits.available_permits() < CLAIMS_MAX
+        self.permits.available_permits() < self.most
             && self.under_way.contains(&(template, user, request_id.clone()))
     }
 
@@ -218,9 +230,10 @@ impl Claims {
     /// Sets the gauges for claims under way and where they wait. The measuring task holds the landers, so a process
     /// that drains must stop measuring first.
     pub fn measure(&self) {
-        let under_way = CLAIMS_MAX - self.permits.available_permits();
+        let under_way = self.most - self.permits.available_permits();
         for (name, depth) in [
             (metric::CLAIMS_UNDER_WAY.name, under_way),
+            (metric::CLAIMS_UNDER_WAY_MAX.name, self.most),
             (metric::LANDING_QUEUE.name, self.work.landers.queued()),
             (metric::SETTLING_QUEUE.name, self.work.settler.queued()),
         ] {

@@ -6,13 +6,16 @@ use std::{
 };
 
 use coupon::{AcceptAfter, ClaimMode, Epoch, RejectReason, UserId};
-use landing::claims::{Answer, PUBLISHING_MAX, Unavailable};
+use landing::claims::{Answer, CLAIMS_MAX, PUBLISHING_SHARE, Unavailable};
 use redis_gate::RequestState;
 use testkit::until_true;
 use tokio::time::timeout;
 
 use super::{Chain, Silent, accepted, ask, unknown};
 use crate::harness::{Process, Rows, Setup, TEMPLATE, USER, World, again, claim};
+
+/// Claims that one process publishes at a time.
+const PUBLISHING_MAX: u64 = (CLAIMS_MAX / PUBLISHING_SHARE) as u64;
 
 /// Time in which a claim that is landed directly is answered, unless its lander hangs.
 const ANSWERED_IN: Duration = Duration::from_millis(300);
@@ -217,7 +220,7 @@ async fn a_claim_does_not_wait_for_a_broker_that_too_many_wait_for() {
     let users = i64::try_from(PUBLISHING_MAX).unwrap();
     let begin = |user| process.begin(&claim(UserId(user), "a", 1));
     let waiting: Vec<_> = (0..users).map(begin).collect();
-    until_true(async || queue.asked.load(Ordering::Relaxed) == PUBLISHING_MAX as u64).await;
+    until_true(async || queue.asked.load(Ordering::Relaxed) == PUBLISHING_MAX).await;
     let late = claim(UserId(users), "a", 1);
     assert_eq!(unknown(&timeout(AT_ONCE, process.claim(&late)).await.unwrap()), late.id);
     drop(waiting);

@@ -37,6 +37,9 @@ const ENDED_WITHIN: Duration = Duration::from_mins(2);
 /// Longest wait for the end of a connection that has been closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
+/// Length of a stream, in seconds, where a test waits for the end of one.
+const SHORT: &str = "2";
+
 fn few_connections(options: PlatformOptions) -> PlatformOptions {
     options.with_env("CONNECTIONS_MAX", CONNECTIONS)
 }
@@ -161,5 +164,37 @@ async fn a_client_that_does_not_read_its_events_is_ended_and_others_read_theirs(
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(6));
     assert_eq!(world.count(sold).await.all(), 5);
     assert_sold(&world, held, 1).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_by_its_length_is_continued_by_the_next_one_to_the_outcome() {
+    let short = |options: PlatformOptions| options.with_env("EVENT_STREAM_SECONDS", SHORT);
+    let mut world = World::start_queued_with("short streams", short).await;
+    let template = world.template(10, after_topic).await;
+    let mut promises = Promises::default();
+    world.platform.lander.pause().unwrap();
+    let anna = shopper(&world, 0, 1);
+    let claim = accepted(&mut promises, &anna, template).await;
+    let mut events = anna.events(&claim, None).await.unwrap();
+    let mut last = None;
+    while let Some(event) = events.next().await.unwrap() {
+        assert!(matches!(event.fate(), Some(Fate::Processing { .. })), "{event:?}");
+        last = event.id.or(last);
+    }
+    // The claim still waits, so it was the stream's length that ended it.
+    assert_eq!(anna.look(&claim).await.unwrap().status, 202);
+    until(async || open(&world).await, |open| *open == 0.0).await;
+    world.platform.lander.resume().unwrap();
+    let mut fate = None;
+    while !matches!(fate, Some(Fate::Succeeded { .. })) {
+        let mut next = anna.events(&claim, last.as_deref()).await.unwrap();
+        while let Some(event) = next.next().await.unwrap() {
+            fate = event.fate().or(fate);
+            last = event.id.or(last);
+        }
+    }
+    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(1));
+    assert_sold(&world, template, 1).await;
     world.end().await;
 }
