@@ -15,6 +15,7 @@ pub mod holds;
 pub mod lists;
 pub mod lone;
 pub mod memory;
+pub mod overload;
 pub mod pending;
 pub mod queued;
 pub mod redeem;

@@ -95,9 +95,24 @@ impl BareServers {
     /// # Errors
     /// A process does not start.
     pub async fn platform_of(&self, apis: usize) -> Result<Stage> {
+        self.start_platform(apis, &[]).await
+    }
+
+    /// Starts a platform with these settings.
+    ///
+    /// # Errors
+    /// A process does not start.
+    pub async fn platform_with(&self, settings: &[(&str, &str)]) -> Result<Stage> {
+        self.start_platform(1, settings).await
+    }
+
+    async fn start_platform(&self, apis: usize, settings: &[(&str, &str)]) -> Result<Stage> {
         let endpoints = self.stack.endpoints();
-        let options =
+        let mut options =
             PlatformOptions::new(self.folder.join("platform")).with_env("RUST_LOG", "warn");
+        for (name, value) in settings {
+            options = options.with_env(name, value);
+        }
         let options = PlatformOptions { apis, ..options };
         let platform = Platform::start(endpoints.clone(), options).await?;
         let clock = Clock::system();

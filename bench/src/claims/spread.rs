@@ -28,6 +28,7 @@ const SEED: u64 = 7;
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Spread {
     pub templates: usize,
+    /// Before and after the others, on average.
     pub one_per_s: f64,
     pub uniform_per_s: f64,
     /// The template of rank n is n times as rare as the first.
@@ -36,7 +37,7 @@ pub struct Spread {
     pub zipf_over_one: f64,
 }
 
-/// Publishes the templates, and measures claims of one of them, then both ways.
+/// Publishes the templates, and measures claims of one of them, both ways, and of the one again.
 ///
 /// # Errors
 /// The platform fails, or a claim did not land.
@@ -46,12 +47,15 @@ pub async fn measure(stage: &Stage) -> Result<Spread> {
     let mut users = 1..;
     land(stage, &mut users, WARM_UP, || templates[choice.uniform()]).await?;
     stage.at_rest().await?;
-    let one_per_s = land(stage, &mut users, CLAIMS, || templates[0]).await?;
+    let one_before = land(stage, &mut users, CLAIMS, || templates[0]).await?;
     stage.at_rest().await?;
     let uniform_per_s = land(stage, &mut users, CLAIMS, || templates[choice.uniform()]).await?;
     stage.at_rest().await?;
     let zipf_per_s = land(stage, &mut users, CLAIMS, || templates[choice.zipf()]).await?;
     stage.at_rest().await?;
+    let one_after = land(stage, &mut users, CLAIMS, || templates[0]).await?;
+    stage.at_rest().await?;
+    let one_per_s = f64::midpoint(one_before, one_after);
     Ok(Spread {
         templates: templates.len(),
         one_per_s,
@@ -64,7 +68,7 @@ pub async fn measure(stage: &Stage) -> Result<Spread> {
 
 async fn publish(stage: &Stage) -> Result<Vec<TemplateId>> {
     // Whatever is chosen, none is sold out.
-    let stock = WARM_UP + 3 * CLAIMS;
+    let stock = WARM_UP + 4 * CLAIMS;
     let new = NewTemplate::simple("One of many", stock, stage.clock.now(), TimeDelta::hours(1));
     let templates = stream::iter(0..TEMPLATES)
         .map(|_| stage.api.publish_new(&new))
