@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -25,13 +25,14 @@ use rdkafka::{
 };
 use tracing::warn;
 
-/// Duration of a poll. An acknowledgement is taken at once; a producer that was dropped ends after the poll.
-const POLL: Duration = Duration::from_secs(1);
+/// Duration of a poll. An acknowledgement is taken at once; dropping a producer waits for the end of the poll.
+const POLL: Duration = Duration::from_millis(250);
 
 /// A [`BaseProducer`] that is polled until it is dropped. What it has not sent then is never sent.
 pub(crate) struct Polled<C: ProducerContext + 'static> {
     producer: Arc<BaseProducer<C>>,
     is_dropped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl<C: ProducerContext + 'static> Polled<C> {
@@ -50,11 +51,9 @@ impl<C: ProducerContext + 'static> FromClientConfigAndContext<C> for Polled<C> {
                 polled.poll(POLL);
             }
         };
-        thread::Builder::new()
-            .name("acknowledgements".to_owned())
-            .spawn(poll)
-            .map_err(no_thread)?;
-        Ok(Self { producer, is_dropped })
+        let thread = thread::Builder::new().name("acknowledgements".to_owned());
+        let thread = Some(thread.spawn(poll).map_err(no_thread)?);
+        Ok(Self { producer, is_dropped, thread })
     }
 }
 
@@ -74,7 +73,11 @@ impl<C: ProducerContext + 'static> Deref for Polled<C> {
 impl<C: ProducerContext + 'static> Drop for Polled<C> {
     fn drop(&mut self) {
         self.is_dropped.store(true, Ordering::Relaxed);
-        // The thread still polls for a moment; a successor must not meet messages that were given up.
+        // A successor must not meet messages that were given up.
         self.producer.purge(PurgeConfig::default().queue().inflight());
+        // The client's own threads end with the last reference to it: not later than the process's libraries.
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            warn!("the thread for the acknowledgements of a producer panicked");
+        }
     }
 }
