@@ -9,7 +9,7 @@ use serde::Serialize;
 use shopper::Latency;
 use verifier::Report;
 
-use crate::{hardware::Hardware, stage::BareServers};
+use crate::{machine::hardware::Hardware, stage::BareServers};
 
 /// The machine, as it appears in the JSON.
 #[derive(Debug, Serialize)]

@@ -15,8 +15,8 @@ use bench::{
         steady::{self, Steady},
         thin,
     },
-    cpu::{CROWD, Cpu},
-    memory::Memory,
+    machine::cpu::{CROWD, Cpu},
+    machine::memory::Memory,
     report::{self, Machine, conclude, exit_code, quantiles, row},
     stage::{BareServers, Stage},
 };

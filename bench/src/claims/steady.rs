@@ -12,7 +12,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use crate::{
     claims::arrivals::{self, Rate},
-    memory::{Memory, Samples},
+    machine::memory::{Memory, Samples},
     stage::{BareServers, Stage},
 };
 

@@ -1,0 +1,5 @@
+//! The machine, and what each process takes of it: CPU time and memory.
+
+pub mod cpu;
+pub mod hardware;
+pub mod memory;
