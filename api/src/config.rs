@@ -37,8 +37,9 @@ const CLAIMS_PER_MINUTE: u32 = 600;
 /// below, and a list of a thousand coupons is read at once.
 const READS_PER_SECOND: u32 = 50;
 
-/// Fewest claims that a process answers at a time: some transactions' worth.
-const CLAIMS_MIN: usize = 64;
+/// Fewest claims that a process answers at a time: twice what the jobs of grants have under way at most, so that users' own
+/// claims find a place beside them.
+const CLAIMS_MIN: usize = 2_048;
 
 /// Default length of a stream of events, in seconds. Its client then shows a token that is still valid.
 const EVENT_STREAM_SECONDS: u64 = 15 * 60;

@@ -41,11 +41,11 @@ const FORGET_EVERY: Duration = Duration::from_secs(1);
 
 /// Pause before a refusal. A client that sends again at once then sends four requests a second on each connection. Without
 /// it a user with two hundred connections took 17,000 refusals a second, and others' claims took eight times as long
-/// (docs/performance.md).
+/// (bench/results/overload.json).
 const REFUSAL_PAUSE: Duration = Duration::from_millis(250);
 
 /// Most refusals that pause at a time; further ones are answered at once. Each keeps its request in memory.
-const PAUSING_MAX: usize = 4_096;
+const PAUSING_MAX: usize = 2_048;
 
 /// Maximum seconds that are added to a wait, so that users who were refused together do not come back together.
 const JITTER_SECONDS: u32 = 2;
@@ -286,7 +286,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_refusal_pauses_and_where_too_many_do_it_comes_at_once() {
-        let limit = RateLimit::new(1, 0);
+        let limit = RateLimit::new(0, 1);
         let at_once = || {
             let answer = limit.limited(USER, async { "served" }).now_or_never();
             answer.map(|answer| answer.status().as_u16())

@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::turn::under_way;
 use crate::state::App;
 
-/// Workers of one process. With [`turn::ROWS_MAX`] rows each, they have a sixteenth of a process's claims under way
-/// ([`landing::claims::CLAIMS_MAX`]), so users' own claims hardly wait for them.
+/// Workers of one process. With [`turn::ROWS_MAX`] rows each, they have a sixteenth of the claims that a process
+/// has under way by default, and at most half of those that it may be set to (`CLAIMS_UNDER_WAY_MAX`), so users' own claims
+/// hardly wait for them.
 const WORKERS: usize = 4;
 
 /// Interval between looks for a job that may have a turn.

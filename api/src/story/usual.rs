@@ -48,7 +48,7 @@ mod tests {
                 "; 29.8 ms |",
                 29.8,
             ),
-            (PUBLISHED, "| tailer idle, commit to consumer |", "p99 4.37 ms |", 4.37),
+            (PUBLISHED, "| tailer idle, commit to consumer |", "p99 4.67 ms |", 4.67),
             (VISIBLE, "| the same, p99 | 50 ms |", "| 62.9 ms |", 62.9),
             (EXPIRED, "| a lone deadline, until its flip is sent |", "p99 38.0 ms |", 38.0),
         ] {

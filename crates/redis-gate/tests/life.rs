@@ -30,6 +30,20 @@ async fn settling_is_effective_once_and_ends_the_flight() {
 }
 
 #[tokio::test]
+async fn two_admissions_of_one_user_are_settled_by_one_call() {
+    let gate = TestGate::open("settle both", OpenFacts { limit: 5, ..facts() }).await;
+    let (one, two) = (claim(USER, "a", 1), claim(USER, "b", 2));
+    gate.admit(&one).await;
+    gate.admit(&two).await;
+    let landed = [(USER, one.id), (USER, two.id)];
+    assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, &landed).await.unwrap(), Some(2));
+    let states =
+        gate.entry(USER).await.requests.iter().map(|request| request.state).collect::<Vec<_>>();
+    assert_eq!(states, [RequestState::Landed, RequestState::Landed]);
+    assert_eq!((gate.in_flight().await, gate.entry(USER).await.taken), (0, vec![1, 2, 3]));
+}
+
+#[tokio::test]
 async fn releasing_gives_back_exactly_what_was_taken_and_only_once() {
     let gate = TestGate::open("release", OpenFacts { limit: 5, ..facts() }).await;
     let (one, two, three) = (claim(USER, "a", 1), claim(USER, "b", 2), claim(USER, "c", 1));

@@ -4,7 +4,7 @@ use testkit::until;
 
 use super::Stage;
 
-/// Clients that claim and hang up: what is held at the api is to be more than 13,000 within a minute.
+/// Clients that claim and hang up: what is held at the api is to be more than four fifths of its most within a minute.
 const IMPATIENT: usize = 256;
 
 /// Coupons for them: as many as may be under way.

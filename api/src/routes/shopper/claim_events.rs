@@ -150,6 +150,7 @@ struct Watched {
     /// When MySQL is asked whatever the landers report, and before which it is not.
     look_at: Instant,
     not_before: Instant,
+    look_every: Duration,
     again: Backoff,
     ends_at: Instant,
     /// Whether the outcome was sent.
@@ -167,11 +168,14 @@ impl Watched {
     ) -> Self {
         let pace = app.queue.subscribe(owner.template, receipt.place);
         let now = Instant::now();
+        // A stream that ends earlier must look before it does: the next one continues it and would wait anew.
+        let look_every = LOOK_EVERY.min(app.queue.stream_max / 2);
         let told = last.map(|last| Standing { position: last.position(), estimated_ms: None });
         Self {
             due: Due::new(receipt.place, receipt.accepted_at),
-            look_at: if told.is_some() { now + spread(LOOK_EVERY) } else { now },
+            look_at: if told.is_some() { now + spread(look_every) } else { now },
             not_before: now,
+            look_every,
             again: Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1),
             ends_at: now + app.queue.stream_max,
             has_begun: false,
@@ -233,13 +237,13 @@ impl Watched {
             Ok(None) => {
                 self.due.was_looked_at(*self.pace.borrow());
                 self.told.get_or_insert_default();
-                self.look_at = now + spread(LOOK_EVERY);
+                self.look_at = now + spread(self.look_every);
             }
             // MySQL is away. A client that has got no event yet waits until MySQL answers.
             Err(_) => {
                 let nothing_told = self.told.is_none();
                 self.look_at =
-                    if nothing_told { self.not_before } else { now + spread(LOOK_EVERY) };
+                    if nothing_told { self.not_before } else { now + spread(self.look_every) };
             }
         }
         None

@@ -99,17 +99,18 @@ pub(crate) async fn create(
 ) -> Response {
     hop.set("coupon.template.id", id);
     let begun = Moment::now();
-    // What it stays if the user's rate refuses the claim.
-    let mut answered = Answered::Refused(Code::RateLimited);
+    // What they stay if the user's rate refuses the claim: the pause before that answer is no time that it took.
+    let (mut answered, mut took) = (Answered::Refused(Code::RateLimited), Duration::ZERO);
     let work = async {
         let answer = claimed(&app, user, id, &headers, &request, &hop).await;
         answered = answered_by(&answer);
+        took = begun.elapsed();
         answer
     };
     let response = app.claim_limit.limited(user, work).await;
     // Ids that clients make up get no statistics of their own.
     let known = app.templates.knows(id).then_some(id);
-    app.stats.count(known, answered, begun.elapsed());
+    app.stats.count(known, answered, took);
     response
 }
 

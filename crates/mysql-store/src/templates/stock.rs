@@ -87,11 +87,12 @@ pub(crate) async fn create(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "insert into template_stock (template_id, total, stock, epoch, open, queued_epoch, \
-         ever_queued) values (?, ?, ?, ?, 0, 1, ?)",
+         ever_queued) values (?, ?, ?, ?, 0, ?, ?)",
     )
     .bind(template.id.0)
     .bind(total)
     .bind(total)
+    .bind(Epoch::FIRST.0 - 1)
     .bind(Epoch::FIRST.0 - 1)
     .bind(template.claim_mode.queues())
     .execute(&mut *connection)

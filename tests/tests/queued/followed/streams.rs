@@ -178,22 +178,28 @@ async fn a_stream_that_ends_by_its_length_is_continued_by_the_next_one_to_the_ou
     let claim = accepted(&mut promises, &anna, template).await;
     let mut events = anna.events(&claim, None).await.unwrap();
     let mut last = None;
-    while let Some(event) = events.next().await.unwrap() {
-        assert!(matches!(event.fate(), Some(Fate::Processing { .. })), "{event:?}");
-        last = event.id.or(last);
-    }
+    let ended = async {
+        while let Some(event) = events.next().await.unwrap() {
+            assert!(matches!(event.fate(), Some(Fate::Processing { .. })), "{event:?}");
+            last = event.id.or(last.take());
+        }
+    };
+    assert!(timeout(ENDED_WITHIN, ended).await.is_ok(), "the stream goes on");
     // The claim still waits, so it was the stream's length that ended it.
     assert_eq!(anna.look(&claim).await.unwrap().status, 202);
     until(async || open(&world).await, |open| *open == 0.0).await;
     world.platform.lander.resume().unwrap();
-    let mut fate = None;
-    while !matches!(fate, Some(Fate::Succeeded { .. })) {
-        let mut next = anna.events(&claim, last.as_deref()).await.unwrap();
-        while let Some(event) = next.next().await.unwrap() {
-            fate = event.fate().or(fate);
-            last = event.id.or(last);
+    let succeeded = async {
+        let mut fate = None;
+        while !matches!(fate, Some(Fate::Succeeded { .. })) {
+            let mut next = anna.events(&claim, last.as_deref()).await.unwrap();
+            while let Some(event) = next.next().await.unwrap() {
+                fate = event.fate().or(fate);
+                last = event.id.or(last.take());
+            }
         }
-    }
+    };
+    assert!(timeout(ENDED_WITHIN, succeeded).await.is_ok(), "no stream tells of the outcome");
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(1));
     assert_sold(&world, template, 1).await;
     world.end().await;
