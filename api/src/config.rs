@@ -37,6 +37,9 @@ const CLAIMS_PER_MINUTE: u32 = 600;
 /// below, and a list of a thousand coupons is read at once.
 const READS_PER_SECOND: u32 = 50;
 
+/// Default limit of reads per user and minute: ten claims, each polled once a second.
+const READS_PER_MINUTE: u32 = 600;
+
 /// Fewest claims that a process answers at a time: twice what the jobs of grants have under way at most, so that users' own
 /// claims find a place beside them.
 const CLAIMS_MIN: usize = 2_048;
@@ -46,9 +49,6 @@ const EVENT_STREAM_SECONDS: u64 = 15 * 60;
 
 /// Longest stream, in seconds: a token that was revoked meanwhile counts until its end.
 const EVENT_STREAM_SECONDS_MAX: u64 = 60 * 60;
-
-/// Default limit of reads per user and minute: ten claims, each polled once a second.
-const READS_PER_MINUTE: u32 = 600;
 
 /// Allowed numbers of connections: a process with fewer serves nobody, and no system has files for more.
 const CONNECTIONS: RangeInclusive<usize> = 64..=4_000_000;

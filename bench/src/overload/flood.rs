@@ -11,7 +11,7 @@ use serde::Serialize;
 use shopper::{Answer, Latency, NewTemplate};
 use tokio::{
     task::JoinSet,
-    time::{Instant, interval, sleep_until},
+    time::{Instant, interval},
 };
 
 use crate::stage::Stage;
@@ -86,6 +86,12 @@ impl Outcome {
         }
     }
 
+    fn take_finished(&mut self, tasks: &mut Tasks) {
+        while let Some(answer) = tasks.try_join_next() {
+            self.take(answer.expect("a claim does not panic"));
+        }
+    }
+
     fn take(&mut self, answered: Option<(Answer, Duration)>) {
         let Some((answer, took)) = answered else {
             self.unanswered += 1;
@@ -151,10 +157,11 @@ async fn send_to(
     load: Load,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let mut tasks = Tasks::new();
+    let (mut tasks, mut slices) = (Tasks::new(), interval(SLICE));
     let began = Instant::now();
     let mut came = 0;
     while began.elapsed() < load.length {
+        slices.tick().await;
         let due = ((began.elapsed() + SLICE).as_secs_f64() * load.per_s) as i64;
         for user in came..due {
             if tasks.len() < load.connections {
@@ -165,13 +172,7 @@ async fn send_to(
             }
         }
         came = due;
-        while let Some(answer) = tasks.try_join_next() {
-            outcome.take(answer.expect("a claim does not panic"));
-        }
-        sleep_until(
-            began + SLICE.mul_f64((began.elapsed().as_secs_f64() / SLICE.as_secs_f64()).ceil()),
-        )
-        .await;
+        outcome.take_finished(&mut tasks);
     }
     while let Some(answer) = tasks.join_next().await {
         outcome.take(answer.expect("a claim does not panic"));
@@ -188,9 +189,7 @@ async fn flood(
     let (mut tasks, mut looks) = (Tasks::new(), interval(REFILL));
     loop {
         looks.tick().await;
-        while let Some(answer) = tasks.try_join_next() {
-            outcome.take(answer.expect("a claim does not panic"));
-        }
+        outcome.take_finished(&mut tasks);
         while tasks.len() < lines {
             claim(stage, &mut tasks, template, FLOODER, Some(format!("press-{}", outcome.sent)))?;
             outcome.sent += 1;
