@@ -1,10 +1,12 @@
 //! [`OwnBroker`]: a Kafka node for a single test.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::servers::datadir::copy_folder;
-use crate::{Certificates, Error, Options, Process, Result, paths, process::ports, servers::kafka};
+use crate::process::{ports, probe::Probe};
+use crate::servers::{datadir::copy_folder, kafka};
+use crate::{Certificates, Error, Options, Process, Result, paths};
 
 /// Its data folder, and a copy of it from before the first start.
 const DATA: &str = "kafka/data";
@@ -26,7 +28,7 @@ impl OwnBroker {
         Self::begin(paths::own_folder(name)?, |_| Ok(())).await
     }
 
-    /// Like [`OwnBroker::start`]; the broker also listens with TLS, on the returned port.
+    /// Like [`OwnBroker::start`]; the broker also listens with TLS, on the returned port, and answers there.
     ///
     /// # Errors
     /// As [`Process::start`].
@@ -55,7 +57,10 @@ impl OwnBroker {
             let file = home.join("server.properties");
             fs::write(&file, properties).map_err(Error::file("write", file))
         });
-        Ok((broker.await?, port))
+        let mut broker = broker.await?;
+        let by_tls = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        broker.server.answers(Probe::Tls, by_tls).await?;
+        Ok((broker, port))
     }
 
     /// Like [`OwnBroker::start`]; the broker advertises `port`, where a test's proxy forwards to it.

@@ -151,6 +151,14 @@ impl Process {
     /// # Errors
     /// As [`Process::start`].
     pub async fn ready(&mut self) -> Result<()> {
+        self.answers(self.probe, self.address).await
+    }
+
+    /// Waits until `probe` succeeds at `address`, which may be another listener of the same process.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub(crate) async fn answers(&mut self, probe: Probe, address: SocketAddr) -> Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             if let Some(status) = self.status()? {
@@ -159,7 +167,7 @@ impl Process {
                 let (name, log) = (self.name.clone(), self.log());
                 return Err(Error::Ended { name, status, way_out, log, tail });
             }
-            if self.probe.succeeds(self.address).await {
+            if probe.succeeds(address).await {
                 return Ok(());
             }
             if Instant::now() >= deadline {

@@ -23,6 +23,26 @@ const KAFKA_METADATA: [u8; 18] = [
     0, 0, 0, 0, // topics: none
 ];
 
+/// TLS's first message, a `ClientHello` of version 1.2 (RFC 5246, 7.4.1.2), up to its 32 random bytes.
+const TLS_HELLO_HEAD: [u8; 11] = [
+    22, 3, 1, 0, 79, // record: handshake, the length of what follows
+    1, 0, 0, 75, // ClientHello, likewise
+    3, 3, // TLS 1.2
+];
+/// What follows the random bytes.
+const TLS_HELLO_TAIL: [u8; 41] = [
+    0, // no session
+    0, 8, 0xc0, 0x2b, 0xc0, 0x2f, 0xc0, 0x2c, 0xc0,
+    0x30, // ECDHE with AES-GCM, by ECDSA and RSA
+    1, 0, // no compression
+    0, 26, // extensions
+    0, 10, 0, 6, 0, 4, 0, 29, 0, 23, // curves: X25519, P-256
+    0, 13, 0, 8, 0, 6, 4, 1, 4, 3, 8, 4, // signatures: RSA, ECDSA and PSS with SHA-256
+    0, 23, 0, 0, // extended master secret
+];
+/// The kind of record that a server answers with, if it takes part.
+const TLS_HANDSHAKE: u8 = 22;
+
 /// What counts as ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
@@ -34,6 +54,8 @@ pub(crate) enum Probe {
     Kafka,
     /// `GET /readyz` answers 200.
     Readyz,
+    /// A server answers TLS's first message. The first time, a JVM loads its whole TLS for that.
+    Tls,
 }
 
 impl Probe {
@@ -65,6 +87,11 @@ impl Probe {
                 let mut answer = Vec::new();
                 stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
                 Ok(answer.starts_with(b"HTTP/1.1 200"))
+            }
+            Self::Tls => {
+                let hello = [&TLS_HELLO_HEAD[..], &[7; 32], &TLS_HELLO_TAIL].concat();
+                stream.write_all(&hello).await?;
+                Ok(stream.read_u8().await? == TLS_HANDSHAKE)
             }
         }
     }
