@@ -15,7 +15,7 @@ use tracing::error;
 
 use crate::{
     deadlines::Deadlines,
-    metrics::{OLDEST_OVERDUE, OVERDUE, SWEEP_FINDS, SWEEPS},
+    metrics::{HELD, OLDEST_OVERDUE, OVERDUE, SWEEP_FINDS, SWEEPS},
 };
 
 /// Upper bound of the count per shard; a storm needs no exact number.
@@ -62,6 +62,19 @@ pub(crate) async fn neglected(
         }
     }
     Ok(neglected)
+}
+
+/// Updates the gauge of coupons that are held.
+pub(crate) async fn count_held(
+    connection: &mut MySqlConnection,
+    deadlines: &Deadlines,
+) -> Result<(), StoreError> {
+    let mut held = 0;
+    for (shard, _) in deadlines.shards() {
+        held += expiry::held(connection, shard, COUNTED_MAX).await?;
+    }
+    gauge!(HELD.name).set(held as f64);
+    Ok(())
 }
 
 /// Updates the gauges of coupons that are past their deadline and have not ended yet.

@@ -24,7 +24,7 @@ use crate::{
     deadlines::Deadlines,
     drain::{Drain, Drained, Flip, Share, Step},
     lapse::{Lapser, RETURNS_AT_ONCE, Returned},
-    metrics::{OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
+    metrics::{HELD, OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
     pace::Pace,
     skew::ClockCheck,
     sweep,
@@ -349,6 +349,7 @@ impl Worker {
         let now = self.clock.now();
         let counted = sweep::count_overdue(&mut connection, &self.deadlines, now);
         connect::within(counted).await?;
+        connect::within(sweep::count_held(&mut connection, &self.deadlines)).await?;
         // With a wrong clock, all shards would look neglected.
         if self.clock_check.may_flip() {
             let looked = sweep::neglected(&mut connection, &self.deadlines, now, self.lost_after);
@@ -373,8 +374,9 @@ impl Worker {
         counter!(RETRIES.name).increment(1);
         // The part logs it, once a minute.
         self.mysql.not_ready(runtime::report(failure.as_ref()));
-        // Counted again when MySQL answers: what was overdue before says nothing about now.
+        // Counted again when MySQL answers: what was overdue or held before says nothing about now.
         gauge!(OLDEST_OVERDUE.name).set(f64::NAN);
+        gauge!(HELD.name).set(f64::NAN);
     }
 }
 

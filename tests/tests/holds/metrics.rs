@@ -59,6 +59,11 @@ async fn payments_cancellations_and_lapses_are_counted_by_what_became_of_them() 
     let lapsed = async || world.platform.expiry_worker.metric("expiry_worker_lapsed_total").await;
     assert_eq!(until(lapsed, |lapsed| *lapsed == Some(2.0)).await, Some(2.0));
 
+    // Nobody paid for the coupon that comes next; all others have ended or are paid for.
+    claimed(&world, long, (6, "a"), 1).await;
+    let held = async || world.platform.expiry_worker.metric("expiry_worker_held").await;
+    assert_eq!(until(held, |held| *held == Some(1.0)).await, Some(1.0));
+
     let (_, by_message) = claimed(&world, long, (5, "a"), 1).await;
     let brokers = &world.sources.brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await.unwrap();

@@ -269,6 +269,28 @@ pub async fn overdue(
     Ok(count.unsigned_abs())
 }
 
+/// Returns the number of held coupons of a shard, at most `most`.
+///
+/// # Errors
+/// The statement fails.
+pub async fn held(
+    connection: &mut MySqlConnection,
+    shard: u8,
+    most: u32,
+) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "select count(*) from \
+         (select 1 from user_coupon where expiry_shard = ? and status = ? limit ?) as counted",
+    )
+    .bind(shard)
+    .bind(CouponStatus::Held.code())
+    .bind(most)
+    .fetch_one(connection)
+    .await
+    .map_err(StoreError::query("count the coupons that are held"))?;
+    Ok(count.unsigned_abs())
+}
+
 /// A statement that counts the rows of `of_each` for each status with a deadline.
 fn counting(of_each: &str) -> String {
     let of_each = format!("({of_each})");
