@@ -112,6 +112,7 @@ pub async fn run(
         stop: &ending,
         stored: Notify::new(),
     };
+    let (has_left, leaving) = watch::channel(false);
     let publisher = Publisher {
         reader: &reader,
         lanes: &lanes,
@@ -119,8 +120,8 @@ pub async fn run(
         producer: &producer,
         names: &names,
         clock,
+        has_left: leaving.clone(),
     };
-    let (has_left, leaving) = watch::channel(false);
     let away = Away { reader: &reader, pool: &pool, has_left };
     let landers: Vec<_> = (0..LANDERS)
         .map(|_| {

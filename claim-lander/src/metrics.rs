@@ -12,8 +12,8 @@ pub(crate) const BACKLOG: Metric = Metric {
     kind: Kind::Gauge,
     unit: "messages",
     labels: &[],
-    meaning: "on this lander's partitions and not done yet; NaN while no broker answers or the \
-              partitions are lost: then it is unknown",
+    meaning: "on this lander's partitions and not done yet; NaN while no broker answers, or the \
+              partitions are lost, or left to others because MySQL does not answer: then it is unknown",
     worry: Some("it rises for minutes: MySQL is slow or unreachable, or the landers are too few"),
 };
 
@@ -22,7 +22,8 @@ pub(crate) const OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest message that is being landed; 0: none",
+    meaning: "age of the oldest message that is being landed; 0: none; NaN while the partitions are left to \
+              others because MySQL does not answer",
     worry: Some("above 60"),
 };
 

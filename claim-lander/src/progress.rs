@@ -6,7 +6,10 @@ use chrono::{DateTime, Utc};
 use futures::{StreamExt as _, stream};
 use metrics::gauge;
 use runtime::Clock;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
 use topic::{ClaimsReader, Producer, QueueOffsets, TopicError, TopicNames};
 
 use crate::{
@@ -28,6 +31,8 @@ pub(crate) struct Publisher<'a> {
     pub(crate) producer: &'a Producer,
     pub(crate) names: &'a TopicNames,
     pub(crate) clock: &'a Clock,
+    /// Whether this process has left the group.
+    pub(crate) has_left: watch::Receiver<bool>,
 }
 
 impl Publisher<'_> {
@@ -46,19 +51,26 @@ impl Publisher<'_> {
                 }
             };
             gauge!(BACKLOG.name).set(backlog);
-            let age = |at: DateTime<Utc>| (self.clock.now() - at).to_std().unwrap_or_default();
-            let oldest = self.lanes.oldest().map(age).unwrap_or_default();
-            gauge!(OLDEST.name).set(oldest.as_secs_f64());
+            gauge!(OLDEST.name).set(self.oldest());
         }
     }
 
+    /// Age of the oldest message that is being landed, in seconds.
+    fn oldest(&self) -> f64 {
+        if *self.has_left.borrow() {
+            return f64::NAN;
+        }
+        let age = |at: DateTime<Utc>| (self.clock.now() - at).to_std().unwrap_or_default();
+        self.lanes.oldest().map(age).unwrap_or_default().as_secs_f64()
+    }
+
     /// Publishes the progress of each partition that changed, and returns how many messages wait on all of them; `None`
-    /// while the partitions are lost, since nobody may own them then.
+    /// while the partitions are lost or left to others, since nobody may own them then.
     async fn publish(&self) -> Result<Option<i64>, TopicError> {
         let assignment = self.reader.rebalances().borrow().clone();
         let owned = assignment.of(&self.names.claims());
         self.lanes.keep(&owned);
-        if assignment.is_lost() {
+        if assignment.is_lost() || *self.has_left.borrow() {
             return Ok(None);
         }
         let publishing = owned.into_iter().map(|partition| self.publish_one(partition)).collect();

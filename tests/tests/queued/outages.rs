@@ -34,6 +34,29 @@ async fn while_mysql_is_away_for_a_minute_queued_claims_are_accepted_and_land_wh
     mysql_away("queued mysql away for a minute", LONG).await;
 }
 
+/// A lander leaves its partitions when MySQL has been silent for ten seconds. Then it has none, and nobody else has them.
+#[tokio::test]
+async fn while_mysql_is_silent_no_lander_says_that_nothing_waits() {
+    let (mut servers, world) = start("queued mysql silent").await;
+    let template = world.template(10, after_gate).await;
+    servers.database.pause().unwrap();
+    let mut promises = Promises::default();
+    let answer = promises.claim(&shopper(&world, 0, 1), template, Some(KEY), 1).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let gauges = async || {
+        let of = async |name| world.platform.lander.metric(name).await.unwrap();
+        let [backlog, oldest] = ["claim_lander_backlog_messages", "claim_lander_oldest_seconds"];
+        [of(backlog).await, of(oldest).await]
+    };
+    until(gauges, |gauges| gauges.iter().all(|gauge| gauge.is_nan())).await;
+
+    servers.database.resume().unwrap();
+    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(1));
+    until(gauges, |gauges| *gauges == [0.0; 2]).await;
+    world.assert_sound(None).await;
+    end(world, &mut servers).await;
+}
+
 #[tokio::test]
 async fn while_the_broker_is_away_the_outbox_takes_claims_and_those_after_the_topic_say_unknown() {
     broker_away("queued broker away", SHORT).await;
