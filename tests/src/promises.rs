@@ -8,7 +8,7 @@ use mysql_store::{claim, connect};
 use shopper::{Accepted, Answer, Claimed, Fate, Run, Shopper};
 use tokio::time::{Instant, sleep};
 
-use crate::{REST_MAX, World, until};
+use crate::{REST_MAX, World, until_within};
 
 /// Claims that are looked at concurrently.
 const AT_A_TIME: usize = 32;
@@ -73,7 +73,7 @@ impl Promises {
     /// landed, or the refusal.
     ///
     /// # Panics
-    /// None is final within [`crate::STATE_MAX`], or the end of a claim is not what its key is answered from then on.
+    /// None is final within [`REST_MAX`], or the end of a claim is not what its key is answered from then on.
     pub async fn insist(
         &mut self,
         shopper: &Shopper,
@@ -85,12 +85,13 @@ impl Promises {
         let is_heard =
             |answer: &Result<Answer, _>| matches!(answer, Ok(answer) if !answer.is_passing());
         let is_over = |answer: &Result<Answer, _>| matches!(answer, Ok(answer) if is_last(answer));
-        let first = until(claim, is_heard).await.unwrap();
+        let first = until_within(REST_MAX, claim, is_heard).await.unwrap();
         let of = (template, shopper.user());
         let Some(mut accepted) = Accepted::read(&first, of, key, quantity) else { return first };
         let look = async || shopper.look(&accepted).await.ok().and_then(|answer| answer.fate());
-        let end = until(look, |fate| fate.as_ref().is_some_and(Fate::is_end)).await.unwrap();
-        let last = until(claim, is_over).await.unwrap();
+        let is_end = |fate: &Option<Fate>| fate.as_ref().is_some_and(Fate::is_end);
+        let end = until_within(REST_MAX, look, is_end).await.unwrap();
+        let last = until_within(REST_MAX, claim, is_over).await.unwrap();
         match &end {
             Fate::Succeeded { body } => assert_eq!((last.status, &last.body), (201, body)),
             Fate::Rejected { code } => assert_eq!(last.code().as_ref(), Some(code), "{last:?}"),
