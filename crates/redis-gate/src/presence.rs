@@ -9,12 +9,12 @@ use redis::{FromRedisValue as _, RedisResult, Value};
 use crate::{Gate, GateError, connection::Live, replica::lacks_script};
 
 /// How long an api may refuse users from memory by a look at a gate, counted from the moment before the look was sent.
-/// With the time to the next look it is the time after which a change is seen everywhere. A reopened sale is to be seen
-/// within 200 ms.
-pub const REFUSING: Duration = Duration::from_millis(150);
+/// The first winners of a reopened sale wait as long, and each api is to have one within 200 ms: the other half is for a
+/// busy machine.
+pub const REFUSING: Duration = Duration::from_millis(100);
 
 /// How long the gate notes a look: longer by far more than two clocks differ in so short a time.
-pub(crate) const NOTED: Duration = Duration::from_millis(160);
+pub(crate) const NOTED: Duration = Duration::from_millis(110);
 
 /// Gates per command; takes Redis some tens of microseconds.
 const GATES_AT_ONCE: usize = 250;
