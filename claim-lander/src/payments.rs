@@ -24,7 +24,7 @@ use metrics::{counter, histogram};
 use mysql_store::{
     MySqlPool, StoreError,
     confirmation::{self, Confirmation, Payment},
-    confirmation_batch::{self, Asked},
+    confirmation_batch::{self, RequestedPayment},
     connect,
     look_up::{self, ClaimFate},
 };
@@ -178,7 +178,8 @@ impl Payments<'_> {
         merchant: MerchantId,
         payments: &[(i64, &PaymentMessage)],
     ) -> Result<Vec<i64>, StoreError> {
-        let asked: Vec<Asked<'_>> = payments.iter().map(|(_, payment)| asked(payment)).collect();
+        let asked: Vec<RequestedPayment<'_>> =
+            payments.iter().map(|(_, payment)| asked(payment)).collect();
         let now = self.shop.clock.now();
         let mut transaction = connect::begin(self.shop.pool).await?;
         let confirmed =
@@ -311,9 +312,9 @@ impl Payments<'_> {
     }
 }
 
-fn asked(payment: &PaymentMessage) -> Asked<'_> {
+fn asked(payment: &PaymentMessage) -> RequestedPayment<'_> {
     let PaymentMessage { payment_ref, claim_id: claim, coupons, .. } = payment;
-    Asked { payment_ref, claim: *claim, coupons: coupons.as_deref() }
+    RequestedPayment { payment_ref, claim: *claim, coupons: coupons.as_deref() }
 }
 
 /// The payments that can share transactions, with their offsets, by merchant and reference. A claim or a reference that

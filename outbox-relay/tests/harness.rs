@@ -9,7 +9,7 @@ use coupon::{
 };
 use devstack::{Scope, TestServers};
 use outbox_relay::Config;
-use redis_gate::{Door, Gate, GateRedis, OpenFacts, Run, Verdict};
+use redis_gate::{Gate, GateRedis, OpenFacts, QueueOptions, Run, Verdict};
 use runtime::Health;
 use testkit::{Running, sql, until};
 use topic::{Message, TableReader, TopicLayout, TopicNames, decode_claim, ensure_topics};
@@ -88,8 +88,8 @@ impl Harness {
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let claim = testkit::claim(ClaimId(id), template, UserId(id), "key", 1, now());
-        let door = Door { behind: false, accept_after: after };
-        match self.gate.claim(&claim, EPOCH, now(), door).await.unwrap() {
+        let queueing = QueueOptions { behind: false, accept_after: after };
+        match self.gate.claim(&claim, EPOCH, now(), queueing).await.unwrap() {
             Verdict::Queued { entry, run, .. } => Queued { claim, entry, run },
             other => panic!("{other:?}"),
         }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use topic::{PartitionProgress, TableReader, TopicError};
 use tracing::warn;
 
-use super::pace::Pace;
+use super::landing_rate::LandingRate;
 
 /// Maximum reports read from the topic at a time.
 const REPORTS_MAX: usize = 500;
@@ -22,34 +22,34 @@ pub(crate) struct Followed(Mutex<HashMap<i32, Partition>>);
 
 /// One partition.
 struct Partition {
-    pace: watch::Sender<Option<Pace>>,
+    landing_rate: watch::Sender<Option<LandingRate>>,
     /// Offset behind the last claim that this process appended.
     appended: i64,
 }
 
 impl Default for Partition {
     fn default() -> Self {
-        Self { pace: watch::Sender::new(None), appended: 0 }
+        Self { landing_rate: watch::Sender::new(None), appended: 0 }
     }
 }
 
 impl Followed {
     /// Returns what is known of a partition now.
-    pub(crate) fn pace(&self, partition: i32) -> Option<Pace> {
-        *self.lock().get(&partition)?.pace.borrow()
+    pub(crate) fn landing_rate(&self, partition: i32) -> Option<LandingRate> {
+        *self.lock().get(&partition)?.landing_rate.borrow()
     }
 
     /// Subscribes to a partition's reports.
-    pub(crate) fn subscribe(&self, partition: i32) -> watch::Receiver<Option<Pace>> {
-        self.lock().entry(partition).or_default().pace.subscribe()
+    pub(crate) fn subscribe(&self, partition: i32) -> watch::Receiver<Option<LandingRate>> {
+        self.lock().entry(partition).or_default().landing_rate.subscribe()
     }
 
     /// Returns how many claims of a partition wait to be landed.
     pub(super) fn backlog(&self, partition: i32) -> Option<u64> {
         let partitions = self.lock();
         let partition = partitions.get(&partition)?;
-        let pace = *partition.pace.borrow();
-        Some(pace?.backlog(partition.appended))
+        let landing_rate = *partition.landing_rate.borrow();
+        Some(landing_rate?.backlog(partition.appended))
     }
 
     /// Notes that this process appended a claim.
@@ -63,8 +63,8 @@ impl Followed {
     fn hear(&self, report: &PartitionProgress) {
         let mut partitions = self.lock();
         let partition = partitions.entry(report.partition).or_default();
-        partition.pace.send_if_modified(|known| {
-            let news = Some(Pace::after(*known, report));
+        partition.landing_rate.send_if_modified(|known| {
+            let news = Some(LandingRate::after(*known, report));
             let is_news = *known != news;
             *known = news;
             is_news
@@ -108,14 +108,14 @@ mod tests {
     fn who_waits_for_a_partition_hears_each_report_of_it_once() {
         let followed = Followed::default();
         let mut waiting = followed.subscribe(3);
-        assert_eq!((followed.pace(3), followed.backlog(3)), (None, None));
+        assert_eq!((followed.landing_rate(3), followed.backlog(3)), (None, None));
         followed.hear(&report(5, 9, 1_000));
         assert!(waiting.has_changed().unwrap());
         assert_eq!(waiting.borrow_and_update().unwrap().position(8), 3);
         followed.hear(&report(5, 9, 1_000));
         followed.hear(&PartitionProgress { partition: 4, ..report(6, 9, 2_000) });
         assert!(!waiting.has_changed().unwrap(), "nothing new of this partition");
-        assert!(followed.pace(4).is_some());
+        assert!(followed.landing_rate(4).is_some());
     }
 
     #[test]

@@ -31,7 +31,7 @@ const APPENDED_MS: i64 = 2_000;
 
 /// Progress and rate of a partition, as far as they are known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Pace {
+pub(crate) struct LandingRate {
     /// Offset of the next claim to be landed.
     committed: i64,
     /// Offset behind the last claim, as the lander knew it.
@@ -42,7 +42,7 @@ pub(crate) struct Pace {
     at_ms: i64,
 }
 
-impl Pace {
+impl LandingRate {
     /// Takes a report beside what was known before. A report that is no newer changes nothing. One that has landed more
     /// is newer whatever its time: it may be of another lander, whose clock is behind.
     pub(crate) fn after(known: Option<Self>, report: &PartitionProgress) -> Self {
@@ -128,7 +128,7 @@ impl Due {
 
     /// Returns whether the claim is due. Of one without a place this is a guess: when nothing waits any more, or what
     /// waited when the relay should have appended it has landed.
-    pub(crate) fn is_due(&mut self, pace: &Pace) -> bool {
+    pub(crate) fn is_due(&mut self, pace: &LandingRate) -> bool {
         if let Some(offset) = self.place.or(self.guessed) {
             return pace.is_beyond(offset);
         }
@@ -140,7 +140,7 @@ impl Due {
     }
 
     /// Notes that the claim had no outcome when this was known.
-    pub(crate) fn was_looked_at(&mut self, pace: Option<Pace>) {
+    pub(crate) fn was_looked_at(&mut self, pace: Option<LandingRate>) {
         self.guessed = None;
         self.since_ms = pace.map_or(self.since_ms, |pace| pace.at_ms.max(self.since_ms));
     }
@@ -159,8 +159,8 @@ mod tests {
     }
 
     /// What is known after these reports.
-    fn pace(reports: &[PartitionProgress]) -> Pace {
-        reports.iter().fold(None, |known, report| Some(Pace::after(known, report))).unwrap()
+    fn pace(reports: &[PartitionProgress]) -> LandingRate {
+        reports.iter().fold(None, |known, report| Some(LandingRate::after(known, report))).unwrap()
     }
 
     #[test]
@@ -205,18 +205,18 @@ mod tests {
     #[test]
     fn a_report_that_comes_late_or_twice_changes_nothing_and_a_lander_that_went_back_is_believed() {
         let known = pace(&[report(0, 9_000, 0), report(2_000, 9_000, 1_000)]);
-        assert_eq!(Pace::after(Some(known), &report(1_000, 9_000, 500)), known);
-        assert_eq!(Pace::after(Some(known), &report(2_000, 9_000, 1_000)), known);
-        let back = Pace::after(Some(known), &report(1_500, 9_000, 2_000));
+        assert_eq!(LandingRate::after(Some(known), &report(1_000, 9_000, 500)), known);
+        assert_eq!(LandingRate::after(Some(known), &report(2_000, 9_000, 1_000)), known);
+        let back = LandingRate::after(Some(known), &report(1_500, 9_000, 2_000));
         assert_eq!((back.position(1_600), back.per_s), (100, known.per_s));
     }
 
     #[test]
     fn a_lander_whose_clock_is_behind_the_one_before_is_heard() {
         let known = pace(&[report(0, 9_000, 60_000), report(2_000, 9_000, 61_000)]);
-        let next = Pace::after(Some(known), &report(3_000, 9_000, 1_000));
+        let next = LandingRate::after(Some(known), &report(3_000, 9_000, 1_000));
         assert_eq!((next.position(3_000), next.per_s), (0, known.per_s), "no sample across clocks");
-        let next = Pace::after(Some(next), &report(3_500, 9_000, 2_000));
+        let next = LandingRate::after(Some(next), &report(3_500, 9_000, 2_000));
         assert_eq!((next.position(3_500), next.per_s), (0, Some((2_000.0 + 500.0) / 2.0)));
     }
 

@@ -1,10 +1,10 @@
 //! The queue of accepted claims, as the api uses it: it appends claims (`topic_queue.rs`) and shows users their
-//! position (`followed.rs`, `pace.rs`). Claim landers report on a topic how far they are, and every api follows that,
+//! position (`followed.rs`, `landing_rate.rs`). Claim landers report on a topic how far they are, and every api follows that,
 //! so a client that waits costs no read of MySQL or Redis.
 
 mod followed;
+pub(crate) mod landing_rate;
 pub(crate) mod metric;
-pub(crate) mod pace;
 mod streams;
 mod topic_queue;
 
@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use topic::TopicNames;
 
 pub(crate) use self::streams::StreamPlace;
-use self::{metric::EVENT_STREAMS, pace::Pace, streams::Streams, topic_queue::TopicQueue};
+use self::{
+    landing_rate::LandingRate, metric::EVENT_STREAMS, streams::Streams, topic_queue::TopicQueue,
+};
 use crate::config::Config;
 
 /// Looks into MySQL at a time for claims that clients follow: half of the connections that requests share by default.
@@ -38,27 +40,27 @@ pub(crate) struct Queue {
 
 /// Position and estimated wait of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Standing {
+pub(crate) struct QueueEstimate {
     /// Claims that land before it. `None`: not known.
     pub(crate) position: Option<u64>,
     /// Time until its outcome, in milliseconds. `None`: not known, or nothing lands.
     pub(crate) estimated_ms: Option<u64>,
 }
 
-impl Standing {
-    /// Returns position and estimate of the claim at `offset` by this pace. `most` bounds the position: it never rises.
+impl QueueEstimate {
+    /// Returns position and estimate of the claim at `offset` by this landing_rate. `most` bounds the position: it never rises.
     pub(crate) fn of(
-        pace: Option<Pace>,
+        landing_rate: Option<LandingRate>,
         offset: Option<i64>,
         most: Option<u64>,
         now: DateTime<Utc>,
     ) -> Self {
-        let (Some(pace), Some(offset)) = (pace, offset) else {
+        let (Some(landing_rate), Some(offset)) = (landing_rate, offset) else {
             return Self { position: most, estimated_ms: None };
         };
-        let position = pace.position(offset);
+        let position = landing_rate.position(offset);
         let shown = most.map_or(position, |most| position.min(most));
-        Self { position: Some(shown), estimated_ms: pace.estimated_ms(position, now) }
+        Self { position: Some(shown), estimated_ms: landing_rate.estimated_ms(position, now) }
     }
 }
 
@@ -85,9 +87,15 @@ impl Queue {
     }
 
     /// Returns a claim's position and estimate now.
-    pub(crate) fn standing(&self, place: Option<QueuePosition>, now: DateTime<Utc>) -> Standing {
-        let Some(QueuePosition { partition, offset }) = place else { return Standing::default() };
-        Standing::of(self.topic.followed().pace(partition), Some(offset), None, now)
+    pub(crate) fn estimate(
+        &self,
+        place: Option<QueuePosition>,
+        now: DateTime<Utc>,
+    ) -> QueueEstimate {
+        let Some(QueuePosition { partition, offset }) = place else {
+            return QueueEstimate::default();
+        };
+        QueueEstimate::of(self.topic.followed().landing_rate(partition), Some(offset), None, now)
     }
 
     /// Returns a receiver of what is known of the partition of a template's claims, or of this place.
@@ -95,7 +103,7 @@ impl Queue {
         &self,
         template: TemplateId,
         place: Option<QueuePosition>,
-    ) -> watch::Receiver<Option<Pace>> {
+    ) -> watch::Receiver<Option<LandingRate>> {
         let known = place.map(|place| place.partition).or_else(|| self.topic.partition(template));
         // Without a broker since the start nothing is known of any partition, and the first one is as good as another.
         self.topic.followed().subscribe(known.unwrap_or(0))
@@ -132,10 +140,10 @@ mod tests {
             landed_per_s: 50.0,
             at_ms: 1_000,
         };
-        let pace = Some(Pace::after(None, &report));
-        let at = |most| Standing::of(pace, Some(300), most, now).position;
+        let landing_rate = Some(LandingRate::after(None, &report));
+        let at = |most| QueueEstimate::of(landing_rate, Some(300), most, now).position;
         assert_eq!([None, Some(900), Some(7)].map(at), [Some(200), Some(200), Some(7)]);
-        assert_eq!(Standing::of(pace, None, None, now), Standing::default());
-        assert_eq!(Standing::of(None, Some(300), Some(7), now).position, Some(7), "as before");
+        assert_eq!(QueueEstimate::of(landing_rate, None, None, now), QueueEstimate::default());
+        assert_eq!(QueueEstimate::of(None, Some(300), Some(7), now).position, Some(7), "as before");
     }
 }

@@ -4,7 +4,7 @@ use std::slice;
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, MerchantId};
-use mysql_store::{confirmation_batch::Asked, user_coupon::UserCoupon};
+use mysql_store::{confirmation_batch::RequestedPayment, user_coupon::UserCoupon};
 
 use crate::shop::batch_queue::Batched;
 
@@ -26,9 +26,9 @@ pub(crate) struct Made {
 }
 
 impl Wanted {
-    pub(crate) fn asked(&self) -> Asked<'_> {
+    pub(crate) fn asked(&self) -> RequestedPayment<'_> {
         let coupons = self.coupons.as_deref();
-        Asked { payment_ref: &self.payment_ref, claim: self.claim, coupons }
+        RequestedPayment { payment_ref: &self.payment_ref, claim: self.claim, coupons }
     }
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
 use coupon::{ClaimId, ClaimMode, Epoch, TemplateId, TemplateState, UserId};
 use devstack::project_root;
-use redis_gate::{Door, Gate, GateRedis, OpenFacts, Verdict};
+use redis_gate::{Gate, GateRedis, OpenFacts, QueueOptions, Verdict};
 use runtime::Clock;
 use tokio::task::JoinSet;
 
@@ -133,7 +133,7 @@ impl Side {
             let (id, user) = (ClaimId(FIRST_CLAIM + number), UserId(FIRST_USER + number));
             let (key, now) = (format!("{KEY}{number:012}"), self.clock.now());
             let claim = testkit::claim(id, template, user, &key, 1, now);
-            let verdict = self.gate.claim(&claim, EPOCH, now, Door::direct()).await?;
+            let verdict = self.gate.claim(&claim, EPOCH, now, QueueOptions::direct()).await?;
             ensure!(
                 matches!(verdict, Verdict::Admitted { .. }),
                 "a claim was not admitted: {verdict:?}"
@@ -176,7 +176,7 @@ impl Side {
             &redis_gate::OUTBOX_MAX.to_string(),
             &format!("{KEY}__rand_int__"),
             // No 202, no trace parent, and no replay that must write.
-            &Door::direct().accept_after.code().to_string(),
+            &QueueOptions::direct().accept_after.code().to_string(),
             "",
             "0",
         ];

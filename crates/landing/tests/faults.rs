@@ -11,7 +11,7 @@ use mysql_store::{
     stock::{self, NewMovement},
     template_edit::{self, Edited},
 };
-use redis_gate::{Door, Refusal, RequestState, Verdict};
+use redis_gate::{QueueOptions, Refusal, RequestState, Verdict};
 use sqlx::{Connection, Row};
 use testkit::{COMMIT, Proxy, until_true};
 
@@ -480,7 +480,8 @@ async fn behind_gate_proxy_with(
     process.gates.next_look().await;
     // Load the script first: a server without it answers that it needs loading, and no such answer must be held back.
     let elsewhere = Claim { template_id: TemplateId(99), ..claim(USER, "warm", 1) };
-    let verdict = world.gate.claim(&elsewhere, Epoch(1), now(), Door::direct()).await.unwrap();
+    let verdict =
+        world.gate.claim(&elsewhere, Epoch(1), now(), QueueOptions::direct()).await.unwrap();
     assert_eq!(verdict, Verdict::NotLoaded);
     (process, proxy)
 }

@@ -266,6 +266,8 @@ pub(crate) struct Setup {
     pub(crate) gate: Gate,
     /// How long to keep calling a gate that may have admitted a claim.
     pub(crate) ask_for: Duration,
+    /// Most claims under way at once.
+    pub(crate) under_way: usize,
 }
 
 impl Process {
@@ -282,9 +284,10 @@ impl Process {
 
     pub(crate) async fn start_with(world: &World, change: impl FnOnce(&mut Setup)) -> Self {
         let (database_url, gate) = (world.url.clone(), world.gate.clone());
-        let mut setup = Setup { holder: "a", keeps: true, database_url, gate, ask_for: GRACE };
+        let (ask_for, under_way) = (GRACE, CLAIMS_MAX);
+        let mut setup = Setup { holder: "a", keeps: true, database_url, gate, ask_for, under_way };
         change(&mut setup);
-        let Setup { holder, keeps, database_url, gate, ask_for } = setup;
+        let Setup { holder, keeps, database_url, gate, ask_for, under_way } = setup;
         let (points, clock) = (FailPoints::default(), Clock::manual(now()));
         let mut tasks = Vec::new();
         let mut spawn =
@@ -313,7 +316,7 @@ impl Process {
             template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
         let (own, at) = (clock.clone(), points.clone());
         let now = move || own.now();
-        let bounds = Bounds { under_way: CLAIMS_MAX, ask_max: ask_for, copies: COPIES };
+        let bounds = Bounds { under_way, ask_max: ask_for, copies: COPIES };
         let claims = Claims::new(gates.clone(), landers, settler, now, bounds, at);
         Self { claims, gates, template: Arc::new(template), points, clock, _tasks: tasks }
     }

@@ -10,7 +10,7 @@ use landing::{
     queue::NoQueue,
     resolver::Watch,
 };
-use redis_gate::{Door, Meta, Verdict};
+use redis_gate::{Meta, QueueOptions, Verdict};
 use runtime::FailPoints;
 
 use crate::{
@@ -85,7 +85,7 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
     let [admitted, deleted, emptied, written] = [7, 77, 177, 277].map(|at| ids[at]);
     let lost = Claim { template_id: admitted, ..claim(UserId(5), "a", 1) };
     let epoch = meta(&world, admitted).await.epoch;
-    let verdict = world.gate.claim(&lost, epoch, now(), Door::direct()).await.unwrap();
+    let verdict = world.gate.claim(&lost, epoch, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     assert_eq!(meta(&world, admitted).await.stock, 9);
     let resolved = world.resolver().look_again(&mut watch, now()).await.unwrap();

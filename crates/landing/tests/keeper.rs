@@ -14,7 +14,7 @@ use mysql_store::{
     stock::{self, Moved, NewMovement},
     template_edit::{self, Edited},
 };
-use redis_gate::{Door, Phase, Refusal, Verdict};
+use redis_gate::{Phase, QueueOptions, Refusal, Verdict};
 use runtime::FailPoints;
 use testkit::until_true;
 
@@ -99,7 +99,8 @@ async fn an_in_flight_key_of_another_type_takes_no_stock_and_is_gone_at_the_next
     let (_gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
     world.replace_in_flight().await;
-    let refused = world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await;
+    let refused =
+        world.gate.claim(&claim(USER, "a", 1), epoch, now(), QueueOptions::direct()).await;
     assert!(refused.is_err_and(|error| error.is_of_keys()));
     assert_eq!(world.meta().await.stock, 10);
     look(&mut keeper, now()).await;
@@ -119,13 +120,15 @@ async fn an_outbox_of_another_type_takes_no_stock_and_is_gone_at_the_next_look()
     let epoch = world.rebuild().await;
     let (_gates, mut keeper) = keeper(&world);
     world.replace_outbox().await;
-    let refused = world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await;
+    let refused =
+        world.gate.claim(&claim(USER, "a", 1), epoch, now(), QueueOptions::direct()).await;
     assert!(refused.is_err_and(|error| error.is_of_keys()));
     assert_eq!(world.meta().await.stock, 10);
     look(&mut keeper, now()).await;
     let after = world.meta().await.epoch;
     assert!(after > epoch);
-    let verdict = world.gate.claim(&claim(USER, "a", 1), after, now(), Door::direct()).await;
+    let verdict =
+        world.gate.claim(&claim(USER, "a", 1), after, now(), QueueOptions::direct()).await;
     assert!(matches!(verdict, Ok(Verdict::Queued { .. })), "{verdict:?}");
 }
 
@@ -156,7 +159,7 @@ async fn what_cannot_be_read_in_flight_keeps_no_other_from_being_ended_and_is_go
     let world = World::open("unreadable in flight", 10, 1).await;
     let (_gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
-    world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap();
+    world.gate.claim(&claim(USER, "a", 1), epoch, now(), QueueOptions::direct()).await.unwrap();
     for member in ["garbage", ":", "x:70", ""] {
         world.damage_in_flight(member).await;
     }
@@ -222,7 +225,7 @@ async fn a_cut_below_what_is_in_flight_is_no_fault_either() {
     let epoch = world.meta().await.epoch;
     let admitted: Vec<_> = (0..4).map(|user| claim(UserId(user), "a", 1)).collect();
     for claim in &admitted {
-        let verdict = world.gate.claim(claim, epoch, now(), Door::direct()).await.unwrap();
+        let verdict = world.gate.claim(claim, epoch, now(), QueueOptions::direct()).await.unwrap();
         assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     }
     move_stock(&world, "cut", -3).await;
@@ -260,7 +263,7 @@ async fn a_state_that_the_gate_did_not_learn_is_repaired_in_place() {
     let (_gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
     let ask = async || {
-        world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap()
+        world.gate.claim(&claim(USER, "a", 1), epoch, now(), QueueOptions::direct()).await.unwrap()
     };
     world.change_state(TEMPLATE, TemplateState::Paused).await;
     look(&mut keeper, now()).await;
@@ -298,7 +301,7 @@ async fn what_changes_while_a_gate_loads_is_in_it_when_it_is_open() {
     assert_eq!((meta.stock, meta.movement, meta.version), (16, 2, paused.version));
     let verdict = world
         .gate
-        .claim(&claim(UserId(71), "a", 1), meta.epoch, now(), Door::direct())
+        .claim(&claim(UserId(71), "a", 1), meta.epoch, now(), QueueOptions::direct())
         .await
         .unwrap();
     let refused = Verdict::Refused { refusal: Refusal::Paused, look_in_mysql: false };
@@ -334,8 +337,11 @@ async fn a_window_that_is_moved_lets_nothing_land_by_the_old_one_and_loads_the_g
     look(&mut keeper, now() - TimeDelta::seconds(1)).await;
     assert!(world.meta().await.epoch > epoch);
     assert!(gates.bring_up(TEMPLATE).await.unwrap());
-    let verdict =
-        world.gate.claim(&late, world.meta().await.epoch, now(), Door::direct()).await.unwrap();
+    let verdict = world
+        .gate
+        .claim(&late, world.meta().await.epoch, now(), QueueOptions::direct())
+        .await
+        .unwrap();
     let refused = Verdict::Refused { refusal: Refusal::Closed, look_in_mysql: false };
     assert_eq!(verdict, refused);
     assert_eq!(world.left().await, 9);
@@ -353,7 +359,7 @@ async fn the_gate_of_an_ended_template_goes_once_nothing_is_in_flight() {
     let (gates, mut keeper) = keeper(&world);
     let epoch = world.meta().await.epoch;
     let admitted = claim(USER, "a", 1);
-    world.gate.claim(&admitted, epoch, now(), Door::direct()).await.unwrap();
+    world.gate.claim(&admitted, epoch, now(), QueueOptions::direct()).await.unwrap();
     world.change_state(TEMPLATE, TemplateState::Ended).await;
     gates.send_state(&current(&world).await).await.unwrap();
     for _ in 0..2 {
@@ -416,7 +422,7 @@ async fn a_gate_is_loaded_as_early_as_asked_for() {
 async fn a_gate_that_was_forgotten_loaded_is_found_in_redis_and_goes_with_what_was_in_flight() {
     let world = World::open("forgotten", 10, 1).await;
     let epoch = world.meta().await.epoch;
-    world.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap();
+    world.gate.claim(&claim(USER, "a", 1), epoch, now(), QueueOptions::direct()).await.unwrap();
     let ends_at = template(TEMPLATE, 1).window.ends_at;
     // A day after its end the template leaves MySQL's list; no process was running to unload it.
     for (days, loaded, fences) in [(1, true, 0), (2, false, 1)] {

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use coupon::{Claim, ClaimMode, TemplateId, TemplateState, UserId};
 use landing::claims::{Answer, Unavailable};
-use redis_gate::{Door, Refusal, Unloaded, Verdict};
+use redis_gate::{QueueOptions, Refusal, Unloaded, Verdict};
 
 use crate::harness::{Process, Rows, TEMPLATE, USER, World, again, claim, now, template};
 
@@ -58,6 +58,33 @@ async fn released_numbers_are_used_again() {
     assert_eq!(numbers(&process.land(&claim(USER, "b", 2)).await), [1, 2]);
     world.settled().await;
     world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_as_many_claims_are_under_way_as_may_be_another_is_refused_as_overload_and_a_repetition_waits()
+ {
+    const MOST: i64 = 4;
+    let world = World::open("full house", 10, 1).await;
+    let process = Process::start_with(&world, |setup| setup.under_way = MOST as usize).await;
+    let mut held = process.points.hold("claims.after_gate");
+    let under_way: Vec<Claim> = (0..MOST).map(|user| claim(UserId(user + 1), "a", 1)).collect();
+    let answers: Vec<_> = under_way.iter().map(|claim| process.begin(claim)).collect();
+    held.reached(under_way.len()).await;
+    let another = claim(UserId(MOST + 1), "a", 1);
+    let overloaded = Answer::Unavailable(Unavailable::Overloaded);
+    assert_eq!(process.claim(&another).await, overloaded);
+    assert_eq!(world.meta().await.stock, 10 - MOST, "the gate knows nothing of the other");
+    // It belongs to a claim that is under way.
+    let repetition = process.begin(&again(&under_way[0]));
+
+    held.let_go();
+    let mut first = Vec::new();
+    for answer in answers {
+        first.push(landed(answer.await.unwrap()));
+    }
+    assert_eq!(landed(repetition.await.unwrap()), first.remove(0));
+    process.land(&again(&another)).await;
+    assert_eq!(world.rows().await, Rows { landed: 5, fences: 0, coupons: 5 });
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +242,7 @@ async fn a_claim_so_late_that_the_gate_dropped_it_is_answered_by_mysql_and_costs
     let epoch = world.meta().await.epoch;
     assert_eq!(world.entry(USER).await.floor, Some(first.id));
     assert_eq!(
-        world.gate.claim(&first, epoch, now(), Door::direct()).await.unwrap(),
+        world.gate.claim(&first, epoch, now(), QueueOptions::direct()).await.unwrap(),
         Verdict::TooOld
     );
     let replay = Answer::Landed { claim: landed, replayed: true };

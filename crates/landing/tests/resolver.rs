@@ -13,7 +13,7 @@ use landing::{
     resolver::{Resolved, Resolver},
 };
 use mysql_store::claim as claims;
-use redis_gate::{Door, RequestState, Verdict};
+use redis_gate::{QueueOptions, RequestState, Verdict};
 use sqlx::Connection;
 use testkit::until_true;
 use tokio_util::task::AbortOnDropHandle;
@@ -31,7 +31,7 @@ async fn look(world: &World) -> Resolved {
 /// Passes a claim through the gate, as a process that then dies.
 async fn admit(world: &World, claim: &Claim) -> Epoch {
     let epoch = world.meta().await.epoch;
-    let verdict = world.gate.claim(claim, epoch, now(), Door::direct()).await.unwrap();
+    let verdict = world.gate.claim(claim, epoch, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     epoch
 }
@@ -144,7 +144,11 @@ async fn admissions_in_flight_for_more_than_a_minute_are_counted_as_stuck() {
     let world = World::open("stuck", 10, 1).await;
     let epoch = admit(&world, &claim(USER, "a", 1)).await;
     let young = claim(UserId(71), "a", 1);
-    world.gate.claim(&young, epoch, now() + TimeDelta::seconds(30), Door::direct()).await.unwrap();
+    world
+        .gate
+        .claim(&young, epoch, now() + TimeDelta::seconds(30), QueueOptions::direct())
+        .await
+        .unwrap();
     let resolver = resolver(&world, Duration::ZERO);
     let look = resolver.look(now() + TimeDelta::seconds(61)).await;
     assert_eq!(look.unwrap(), Resolved { settled: 0, released: 2, stuck: 1 });
@@ -180,7 +184,7 @@ async fn a_template_that_cannot_be_looked_at_keeps_no_other_from_being_resolved(
     world.publish(other, 10, 1).await;
     let epoch = world.rebuild_gate_of(other).await;
     let left = Claim { template_id: other, ..claim(USER, "a", 1) };
-    world.gate.claim(&left, epoch, now(), Door::direct()).await.unwrap();
+    world.gate.claim(&left, epoch, now(), QueueOptions::direct()).await.unwrap();
     admit(&world, &claim(USER, "a", 1)).await;
     let resolver = world.resolver();
     // Fails for the first template.

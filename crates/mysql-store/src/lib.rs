@@ -23,7 +23,7 @@ pub mod verify;
 
 pub use claims::{claim, claim_states, landing, lease, look_up, queued_landing, search, story};
 pub use coupons::{
-    checkout, confirmation, confirmation_batch, desk, held, redemption, redemption_batch,
+    checkout, confirmation, confirmation_batch, desk, holdings, redemption, redemption_batch,
     redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,
     view_generation,
 };

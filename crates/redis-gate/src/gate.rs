@@ -7,12 +7,12 @@ use coupon::{Claim, ClaimId, Epoch, TemplateId, UserId};
 use redis::{FromRedisValue, RedisResult, ScriptInvocation, Value};
 
 use crate::{
-    Door, GateError, GateRedis, Verdict,
+    GateError, GateRedis, QueueOptions, Verdict,
     connection::Live,
     keys::Keys,
     replica::{Rounds, lacks_script},
     scripts::Scripts,
-    verdict::{Asked, verdict, wait},
+    verdict::{ClaimCall, verdict, wait},
 };
 
 /// How often a script is loaded for one call: it may be flushed once more before the call comes.
@@ -64,9 +64,9 @@ impl Gate {
         claim: &Claim,
         epoch: Epoch,
         now: DateTime<Utc>,
-        door: Door,
+        queueing: QueueOptions,
     ) -> Result<Verdict, GateError> {
-        Ok(self.claim_to_answer(claim, epoch, now, door).await?.0)
+        Ok(self.claim_to_answer(claim, epoch, now, queueing).await?.0)
     }
 
     /// Like [`Gate::claim`], for a caller that answers a client. Also returns how long a success must wait to be told:
@@ -79,9 +79,9 @@ impl Gate {
         claim: &Claim,
         epoch: Epoch,
         now: DateTime<Utc>,
-        door: Door,
+        queueing: QueueOptions,
     ) -> Result<(Verdict, Duration), GateError> {
-        let asked = Asked { claim: Cow::Borrowed(claim), epoch, now, door, touch: false };
+        let asked = ClaimCall { claim: Cow::Borrowed(claim), epoch, now, queueing, touch: false };
         let live = self.redis.live().await?;
         let script = &self.scripts.claim;
         let call = asked.call(script, &asked.keys(&self.keys(claim.template_id)), &live.run);
@@ -113,10 +113,11 @@ impl Gate {
         claim: &Claim,
         epoch: Epoch,
         now: DateTime<Utc>,
-        door: Door,
+        queueing: QueueOptions,
         copies: u32,
     ) -> Result<(Verdict, bool, Duration), GateError> {
-        let asked = Asked { claim: Cow::Owned(claim.clone()), epoch, now, door, touch: true };
+        let asked =
+            ClaimCall { claim: Cow::Owned(claim.clone()), epoch, now, queueing, touch: true };
         self.rounds.ask(asked.keys(&self.keys(claim.template_id)), asked, copies).await
     }
 

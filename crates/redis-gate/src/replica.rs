@@ -16,7 +16,7 @@ use crate::{
     GateError, GateRedis, Verdict,
     connection::Live,
     scripts::Scripts,
-    verdict::{Asked, verdict, wait},
+    verdict::{ClaimCall, verdict, wait},
 };
 
 /// Most claims of a round: some milliseconds of scripts, which other connections wait for.
@@ -43,7 +43,7 @@ pub(crate) struct Rounds {
 /// A claim that waits for its round.
 struct One {
     keys: [String; 6],
-    asked: Asked<'static>,
+    asked: ClaimCall<'static>,
     copies: u32,
     answer: oneshot::Sender<Answer>,
 }
@@ -58,7 +58,7 @@ impl Rounds {
     pub(crate) async fn ask(
         &self,
         keys: [String; 6],
-        asked: Asked<'static>,
+        asked: ClaimCall<'static>,
         copies: u32,
     ) -> Answer {
         let waiting = self.waiting.get_or_init(|| {

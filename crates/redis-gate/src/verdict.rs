@@ -14,32 +14,32 @@ pub const OUTBOX_MAX: usize = 100_000;
 
 /// What the api says with a claim, for a gate that queues it. The gate alone decides whether it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Door {
+pub struct QueueOptions {
     /// Whether landings cannot keep up; in mode spill the gate then queues the claim.
     pub behind: bool,
     /// What the answer to a queued claim waits for. It tells the relay how soon the entry is its own.
     pub accept_after: AcceptAfter,
 }
 
-impl Door {
-    /// The door of a template that is believed to be direct.
+impl QueueOptions {
+    /// The queueing of a template that is believed to be direct.
     pub fn direct() -> Self {
         Self { behind: false, accept_after: AcceptAfter::default() }
     }
 }
 
 /// One call of `claim.lua`, without the run of the server.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ClaimCall<'a> {
     pub(crate) claim: Cow<'a, Claim>,
     /// The gate's epoch as the caller knows it.
     pub(crate) epoch: Epoch,
     pub(crate) now: DateTime<Utc>,
-    pub(crate) door: Door,
+    pub(crate) queueing: QueueOptions,
     /// Whether a replay of a queued request writes something, so that a WAIT after it covers the request.
     pub(crate) touch: bool,
 }
 
-impl Asked<'_> {
+impl ClaimCall<'_> {
     pub(crate) fn keys(&self, keys: &Keys) -> [String; 6] {
         let epoch = self.epoch;
         let (in_flight, queued) = (keys.inflight(epoch), keys.queued(epoch));
@@ -58,7 +58,7 @@ impl Asked<'_> {
 
 /// The arguments of `claim.lua`, in its header's order.
 struct Arguments<'a> {
-    asked: &'a Asked<'a>,
+    asked: &'a ClaimCall<'a>,
     run: &'a Run,
 }
 
@@ -67,7 +67,7 @@ impl ToRedisArgs for Arguments<'_> {
     where
         W: ?Sized + RedisWrite,
     {
-        let Asked { claim, epoch, now, door, touch } = self.asked;
+        let ClaimCall { claim, epoch, now, queueing, touch } = self.asked;
         out.write_arg_fmt(epoch.0);
         out.write_arg(self.run.as_str().as_bytes());
         out.write_arg_fmt(now.timestamp_millis());
@@ -76,10 +76,10 @@ impl ToRedisArgs for Arguments<'_> {
         out.write_arg(&claim.payload_hash.0);
         out.write_arg_fmt(claim.id.0);
         out.write_arg_fmt(claim.quantity);
-        out.write_arg_fmt(u8::from(door.behind));
+        out.write_arg_fmt(u8::from(queueing.behind));
         out.write_arg_fmt(OUTBOX_MAX);
         out.write_arg(claim.request_id.as_str().as_bytes());
-        out.write_arg_fmt(door.accept_after.code());
+        out.write_arg_fmt(queueing.accept_after.code());
         out.write_arg(claim.trace_parent.as_deref().unwrap_or_default().as_bytes());
         out.write_arg_fmt(u8::from(*touch));
     }

@@ -1,7 +1,7 @@
 //! Text in the gate that no script wrote: it stops its user or its template, and no others.
 
 use coupon::{ClaimMode, Epoch, TemplateState, UserId};
-use redis_gate::{Door, Moved, Unloaded, Verdict};
+use redis_gate::{Moved, QueueOptions, Unloaded, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now};
 
@@ -34,7 +34,8 @@ async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
     gate.rebuild(NEXT, facts()).await;
     let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
     assert_eq!(meta.unreadable, None);
-    let verdict = gate.gate.claim(&again(&damaged), NEXT, now(), Door::direct()).await.unwrap();
+    let verdict =
+        gate.gate.claim(&again(&damaged), NEXT, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
 }
 
@@ -75,8 +76,11 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
 async fn a_claim_that_cannot_be_noted_in_flight_takes_nothing() {
     let gate = TestGate::open("wrong in flight", facts()).await;
     gate.send(&["SET", &gate.in_flight_key(EPOCH), "x"]).await;
-    let error =
-        gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await.unwrap_err();
+    let error = gate
+        .gate
+        .claim(&claim(USER, "a", 1), EPOCH, now(), QueueOptions::direct())
+        .await
+        .unwrap_err();
     assert!(error.is_of_keys(), "{error}");
     let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
     assert_eq!((meta.stock, meta.users), (facts().stock, 0));
@@ -86,8 +90,11 @@ async fn a_claim_that_cannot_be_noted_in_flight_takes_nothing() {
 async fn a_key_of_another_type_is_named_as_such_and_replaced_by_the_next_epoch() {
     let gate = TestGate::open("wrong type", facts()).await;
     gate.send(&["SET", &gate.users(EPOCH), "x"]).await;
-    let error =
-        gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await.unwrap_err();
+    let error = gate
+        .gate
+        .claim(&claim(USER, "a", 1), EPOCH, now(), QueueOptions::direct())
+        .await
+        .unwrap_err();
     assert!(error.is_of_keys(), "{error}");
     gate.send(&["SET", &gate.meta(), "x"]).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap_err().is_of_keys());

@@ -10,7 +10,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{Claim, ClaimId, ClaimMode, Epoch, Numbers, TemplateId, TemplateState, UserId};
 use devstack::TestServers;
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
-use redis_gate::{Door, Entry, Gate, GateRedis, OpenFacts, Refusal, RequestState, Run, Verdict};
+use redis_gate::{
+    Entry, Gate, GateRedis, OpenFacts, QueueOptions, Refusal, RequestState, Run, Verdict,
+};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     net::TcpListener,
@@ -63,7 +65,7 @@ impl TestGate {
     }
 
     pub(crate) async fn claim(&self, claim: &Claim) -> Verdict {
-        self.gate.claim(claim, EPOCH, now(), Door::direct()).await.unwrap()
+        self.gate.claim(claim, EPOCH, now(), QueueOptions::direct()).await.unwrap()
     }
 
     /// Claims, and returns the numbers, the entry in the outbox and the run of the claim, which must be queued.

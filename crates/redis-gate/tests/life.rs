@@ -1,7 +1,7 @@
 //! The end of an admission at the gate: settled or released, once.
 
 use coupon::{Claim, ClaimId, Epoch, UserId};
-use redis_gate::{Door, OpenFacts, Refusal, RequestState, Verdict};
+use redis_gate::{OpenFacts, QueueOptions, Refusal, RequestState, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, refused};
 
@@ -188,7 +188,7 @@ async fn what_is_in_flight_is_listed_the_oldest_first() {
     let claims = [claim(USER, "a", 1), claim(UserId(71), "a", 1), claim(UserId(72), "a", 1)];
     let at = |n: i64| facts().starts_at + chrono::TimeDelta::milliseconds(n);
     for (claim, n) in claims.iter().zip([5, 3, 9]) {
-        gate.gate.claim(claim, EPOCH, at(n), Door::direct()).await.unwrap();
+        gate.gate.claim(claim, EPOCH, at(n), QueueOptions::direct()).await.unwrap();
     }
     let listed = gate.gate.in_flight(TEMPLATE, EPOCH, at(5), 0, 10).await.unwrap();
     let listed: Vec<_> =
@@ -208,7 +208,7 @@ async fn one_admission_is_found_among_thousands_in_flight_until_it_is_settled() 
     let at = facts().starts_at;
     let claims: Vec<Claim> = (0..3_000).map(|user| claim(UserId(user), "a", 1)).collect();
     for claim in &claims {
-        gate.gate.claim(claim, EPOCH, at, Door::direct()).await.unwrap();
+        gate.gate.claim(claim, EPOCH, at, QueueOptions::direct()).await.unwrap();
     }
     let find = |id| gate.gate.find_in_flight(TEMPLATE, EPOCH, id);
     for wanted in [&claims[0], &claims[1_500], &claims[2_999]] {

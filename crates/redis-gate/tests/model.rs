@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, ClaimMode, Epoch, RequestId, TemplateState, UserId};
 use proptest::prelude::*;
 use redis_gate::{
-    Door, Entry, Moved, OpenFacts, Phase, Refusal, RequestState, Run, Unloaded, Verdict,
+    Entry, Moved, OpenFacts, Phase, QueueOptions, Refusal, RequestState, Run, Unloaded, Verdict,
 };
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, claim, facts, now};
@@ -245,7 +245,7 @@ impl Pair {
         let model::Claim { user, key, quantity, id } = asked;
         let mut claim = claim(of(user), &format!("key-{key}"), quantity.into());
         claim.id = real_id(id);
-        let asking = self.gate.gate.claim(&claim, real(epoch), at(when), Door::direct());
+        let asking = self.gate.gate.claim(&claim, real(epoch), at(when), QueueOptions::direct());
         let verdict = known_to_model(asking.await.unwrap());
         let run = self.gate.gate.redis().run().await.unwrap();
         assert_eq!(verdict, real_verdict(self.model.claim(RULES, epoch, when, asked), run));

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use coupon::{ClaimMode, Epoch, TemplateState, UserId};
-use redis_gate::{Door, GateError, Moved, OpenFacts, Phase, Refusal, Unloaded, Verdict};
+use redis_gate::{GateError, Moved, OpenFacts, Phase, QueueOptions, Refusal, Unloaded, Verdict};
 
 use crate::harness::{EPOCH, OwnRedis, TEMPLATE, TestGate, USER, claim, facts, now, refused};
 
@@ -139,7 +139,7 @@ async fn a_pause_while_the_gate_loads_outlives_its_opening() {
     assert_eq!(set_state(&gate, NEWER, 3, paused).await, Some(true));
     assert!(gate.gate.open(TEMPLATE, NEWER, &resumed).await.unwrap());
     let verdict =
-        gate.gate.claim(&claim(USER, "a", 1), NEWER, now(), Door::direct()).await.unwrap();
+        gate.gate.claim(&claim(USER, "a", 1), NEWER, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
 }
 
@@ -207,8 +207,11 @@ async fn a_full_gate_can_still_be_cut_paused_and_unloaded() {
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     gate.rebuild(EPOCH, facts()).await;
     gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let error =
-        gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await.unwrap_err();
+    let error = gate
+        .gate
+        .claim(&claim(USER, "a", 1), EPOCH, now(), QueueOptions::direct())
+        .await
+        .unwrap_err();
     assert!(matches!(error, GateError::Refused { .. }), "{error:?}");
     assert_eq!(apply(&gate, 2, -1).await, Moved::Applied(9));
     let ended = TemplateState::Ended;

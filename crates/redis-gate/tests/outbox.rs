@@ -5,7 +5,7 @@ use std::{slice, time::Duration};
 use coupon::{
     AcceptAfter, Admission, Claim, ClaimMode, Epoch, QueuedClaim, TemplateId, TemplateState, UserId,
 };
-use redis_gate::{Door, GateRedis, OutboxFrom, OutboxRead, Run, Verdict};
+use redis_gate::{GateRedis, OutboxFrom, OutboxRead, QueueOptions, Run, Verdict};
 
 use crate::harness::{
     EPOCH, OwnRedis, TEMPLATE, TestGate, USER, again, claim, now, queued_facts, raw, send,
@@ -36,8 +36,8 @@ async fn a_relay_is_given_the_claim_as_it_was_admitted() {
     let gate = TestGate::open("outbox claim", queued_facts()).await;
     let trace_parent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
     let asked = Claim { trace_parent, ..claim(USER, "a", 2) };
-    let door = Door { behind: false, accept_after: AcceptAfter::Gate };
-    let verdict = gate.gate.claim(&asked, EPOCH, now(), door).await.unwrap();
+    let queueing = QueueOptions { behind: false, accept_after: AcceptAfter::Gate };
+    let verdict = gate.gate.claim(&asked, EPOCH, now(), queueing).await.unwrap();
     let Verdict::Queued { numbers, left, entry, run, .. } = verdict else { panic!("{verdict:?}") };
     let read = read(&gate, "worker", OutboxFrom::New).await;
     assert_eq!((read.run, read.entries.len()), (run, 1));
@@ -247,7 +247,8 @@ async fn a_full_redis_still_hands_out_its_outbox() {
     let (_, confirmed, run) = gate.queue(&first).await;
     let (_, relayed, _) = gate.queue(&second).await;
     gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let refused = gate.gate.claim(&claim(OTHER, "b", 1), EPOCH, now(), Door::direct()).await;
+    let refused =
+        gate.gate.claim(&claim(OTHER, "b", 1), EPOCH, now(), QueueOptions::direct()).await;
     assert!(refused.is_err_and(|error| error.is_out_of_memory()));
     // Also the group is made only now.
     assert_eq!(given(&gate, "worker", OutboxFrom::New).await.len(), 2);

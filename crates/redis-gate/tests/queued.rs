@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use coupon::{ClaimMode, Epoch, TemplateState, UserId};
-use redis_gate::{Door, OUTBOX_MAX, OpenFacts, Refusal, RequestState, Unloaded, Verdict};
+use redis_gate::{OUTBOX_MAX, OpenFacts, QueueOptions, Refusal, RequestState, Unloaded, Verdict};
 
 use crate::harness::{
     EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, queued_facts, refused,
@@ -63,9 +63,9 @@ async fn the_gate_decides_the_door_and_hears_the_caller_only_in_mode_spill() {
     for (mode, queues) in doors {
         let gate = TestGate::open("doors", OpenFacts { mode, ..facts() }).await;
         for (behind, queues) in [false, true].into_iter().zip(queues) {
-            let door = Door { behind, ..Door::direct() };
+            let queueing = QueueOptions { behind, ..QueueOptions::direct() };
             let claim = claim(USER, &format!("{behind}"), 1);
-            let verdict = gate.gate.claim(&claim, EPOCH, now(), door).await.unwrap();
+            let verdict = gate.gate.claim(&claim, EPOCH, now(), queueing).await.unwrap();
             assert_eq!(matches!(verdict, Verdict::Queued { .. }), queues, "{mode:?} {verdict:?}");
             assert_eq!(matches!(verdict, Verdict::Admitted { .. }), !queues, "{mode:?}");
         }
@@ -123,7 +123,7 @@ async fn a_replay_goes_through_either_door_and_a_queued_one_has_its_time() {
     for state in ["published", "paused", "ended"] {
         gate.set_meta("state", state).await;
         let later = now() + TimeDelta::milliseconds(500);
-        let verdict = gate.gate.claim(&again(&queued), EPOCH, later, Door::direct()).await;
+        let verdict = gate.gate.claim(&again(&queued), EPOCH, later, QueueOptions::direct()).await;
         assert_eq!(verdict.unwrap(), replay, "{state}");
     }
     gate.set_meta("mode", "queued").await;
@@ -273,13 +273,15 @@ async fn a_claim_that_cannot_be_queued_takes_nothing() {
         let gate = TestGate::open("wrong queue", queued_facts()).await;
         let key = if wrong == "queue" { gate.queued_key(EPOCH) } else { gate.outbox_key() };
         gate.send(&["SET", &key, "x"]).await;
-        let error = gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), Door::direct()).await;
+        let error =
+            gate.gate.claim(&claim(USER, "a", 1), EPOCH, now(), QueueOptions::direct()).await;
         assert!(error.unwrap_err().is_of_keys(), "{wrong}");
         let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
         assert_eq!((meta.stock, meta.users), (queued_facts().stock, 0), "{wrong}");
         assert!(gate.gate.begin(TEMPLATE, NEXT).await.unwrap());
         assert!(gate.gate.open(TEMPLATE, NEXT, &queued_facts()).await.unwrap());
-        let queued = gate.gate.claim(&claim(USER, "a", 1), NEXT, now(), Door::direct()).await;
+        let queued =
+            gate.gate.claim(&claim(USER, "a", 1), NEXT, now(), QueueOptions::direct()).await;
         assert!(matches!(queued, Ok(Verdict::Queued { .. })), "{wrong}: {queued:?}");
         assert_eq!(gate.outbox_len().await, 1, "{wrong}: the first left nothing there");
     }

@@ -1,7 +1,7 @@
 //! Begin, load, open: each refuses the late calls of an overtaken rebuilder.
 
 use coupon::{Epoch, TemplateState, UserId};
-use redis_gate::{Door, LOAD_USERS_MAX, OpenFacts, Phase, Refusal, Verdict};
+use redis_gate::{LOAD_USERS_MAX, OpenFacts, Phase, QueueOptions, Refusal, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, claim, facts, now, refused};
 
@@ -90,8 +90,11 @@ async fn a_gate_opens_in_the_state_that_its_template_has() {
     ];
     for (epoch, (state, refusal)) in (1..).map(Epoch).zip(states) {
         gate.rebuild(epoch, OpenFacts { state, ..facts() }).await;
-        let verdict =
-            gate.gate.claim(&claim(USER, "a", 1), epoch, now(), Door::direct()).await.unwrap();
+        let verdict = gate
+            .gate
+            .claim(&claim(USER, "a", 1), epoch, now(), QueueOptions::direct())
+            .await
+            .unwrap();
         assert_eq!(verdict, refused(refusal));
     }
 }

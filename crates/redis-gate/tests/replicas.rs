@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coupon::{Claim, UserId};
 use devstack::{OwnPair, TestServers, at_last};
-use redis_gate::{Door, Gate, GateError, GateRedis, OpenFacts, RequestState, Verdict};
+use redis_gate::{Gate, GateError, GateRedis, OpenFacts, QueueOptions, RequestState, Verdict};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::harness::{
@@ -25,7 +25,8 @@ const CONFIRMED_MAX: Duration = Duration::from_mins(1);
 
 /// Asks until there is an answer.
 async fn ask(gate: &Gate, claim: &Claim, copies: u32) -> (Verdict, bool) {
-    let ask = async || gate.claim_replicated(claim, EPOCH, now(), Door::direct(), copies).await;
+    let ask =
+        async || gate.claim_replicated(claim, EPOCH, now(), QueueOptions::direct(), copies).await;
     let (verdict, confirmed, _wait) = at_last(ask).await;
     (verdict, confirmed)
 }
@@ -33,7 +34,7 @@ async fn ask(gate: &Gate, claim: &Claim, copies: u32) -> (Verdict, bool) {
 /// Asks until a replica has confirmed the claim; a busy machine may take longer than one round.
 async fn confirmed(gate: &Gate, claim: &Claim) -> Verdict {
     loop {
-        let asked = gate.claim_replicated(claim, EPOCH, now(), Door::direct(), 1).await;
+        let asked = gate.claim_replicated(claim, EPOCH, now(), QueueOptions::direct(), 1).await;
         if let Ok((verdict, true, _wait)) = asked {
             return verdict;
         }
@@ -118,7 +119,7 @@ async fn a_claim_with_too_many_others_before_it_is_refused_at_once() {
     for user in 0..TOO_MANY {
         let (gate, claim) = (gate.gate.clone(), claim(UserId(user), "a", 1));
         asking.spawn(async move {
-            gate.claim_replicated(&claim, EPOCH, now(), Door::direct(), 1).await
+            gate.claim_replicated(&claim, EPOCH, now(), QueueOptions::direct(), 1).await
         });
     }
     let mut is_refused = false;
@@ -139,7 +140,7 @@ async fn any_verdict_comes_also_by_this_way_and_forgotten_scripts_are_sent_again
     let (verdict, confirmed) = ask(&gate.gate, &first, 0).await;
     assert_eq!((verdict, confirmed), (Verdict::Admitted { numbers: vec![1], left: 9 }, true));
     gate.send(&["SET", &gate.users(EPOCH), "x"]).await;
-    let error = gate.gate.claim_replicated(&first, EPOCH, now(), Door::direct(), 0).await;
+    let error = gate.gate.claim_replicated(&first, EPOCH, now(), QueueOptions::direct(), 0).await;
     assert!(error.unwrap_err().is_of_keys());
 }
 

@@ -2,7 +2,7 @@
 
 use coupon::Epoch;
 use devstack::{OwnPair, TestServers, at_last};
-use redis_gate::{Door, Gate, GateError, GateRedis, Verdict};
+use redis_gate::{Gate, GateError, GateRedis, QueueOptions, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, USER, again, claim, facts, now, raw, send};
 
@@ -19,7 +19,7 @@ async fn pair(name: &str) -> (OwnPair, Gate) {
 
 /// Repeats the claim until there is a verdict.
 async fn verdict(gate: &Gate, claim: &coupon::Claim, epoch: Epoch) -> Verdict {
-    at_last(async || gate.claim(claim, epoch, now(), Door::direct()).await).await
+    at_last(async || gate.claim(claim, epoch, now(), QueueOptions::direct()).await).await
 }
 
 #[tokio::test]
@@ -49,9 +49,9 @@ async fn a_master_that_was_made_a_replica_loses_its_connection_and_the_new_one_i
     send(&mut raw(&pair.replica.url()).await, &["REPLICAOF", "NO", "ONE"]).await;
     let (host, port) = (new.ip().to_string(), new.port().to_string());
     send(&mut raw(&pair.master.url()).await, &["REPLICAOF", &host, &port]).await;
-    let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now(), Door::direct()).await;
+    let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now(), QueueOptions::direct()).await;
     assert!(matches!(refused, Err(GateError::Refused { .. })), "{refused:?}");
     // The sentinel still names the old master. That one is a replica now, so it is not fit for a gate.
-    let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now(), Door::direct()).await;
+    let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now(), QueueOptions::direct()).await;
     assert!(matches!(refused, Err(GateError::Unreachable { .. })), "{refused:?}");
 }

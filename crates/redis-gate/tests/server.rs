@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use devstack::TestServers;
-use redis_gate::{Door, GateError, GateRedis, RequestState, Verdict};
+use redis_gate::{GateError, GateRedis, QueueOptions, RequestState, Verdict};
 
 use crate::harness::{EPOCH, OwnRedis, TEMPLATE, TestGate, USER, again, claim, facts, now};
 
@@ -61,7 +61,8 @@ async fn a_server_that_started_again_is_not_loaded_even_with_all_its_data() {
     // The caller has not noticed that the old connection ended; it repeats the call on a new one.
     let verdict = tokio::time::timeout(AT_ONCE, async {
         loop {
-            if let Ok(verdict) = gate.gate.claim(&claim, EPOCH, now(), Door::direct()).await {
+            if let Ok(verdict) = gate.gate.claim(&claim, EPOCH, now(), QueueOptions::direct()).await
+            {
                 return verdict;
             }
             tokio::task::yield_now().await;
@@ -83,7 +84,7 @@ async fn a_full_gate_refuses_claims_and_still_drains() {
     gate.admit(&landed).await;
     gate.admit(&released).await;
     gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
-    let refused = gate.gate.claim(&claim(USER, "c", 1), EPOCH, now(), Door::direct()).await;
+    let refused = gate.gate.claim(&claim(USER, "c", 1), EPOCH, now(), QueueOptions::direct()).await;
     assert!(matches!(refused, Err(GateError::Refused { call: "claim", .. })), "{refused:?}");
     assert_eq!(gate.settle(&landed).await, Some(1));
     assert_eq!(gate.release(&released).await, Some(true));
@@ -96,6 +97,6 @@ async fn two_processes_share_one_gate() {
     let other = gate.another().await;
     let first = claim(USER, "a", 1);
     gate.admit(&first).await;
-    let verdict = other.claim(&again(&first), EPOCH, now(), Door::direct()).await.unwrap();
+    let verdict = other.claim(&again(&first), EPOCH, now(), QueueOptions::direct()).await.unwrap();
     assert_eq!(verdict, gate.replay_of(&first, RequestState::Pending).await);
 }

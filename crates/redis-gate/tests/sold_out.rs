@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use coupon::{Epoch, TemplateId, TemplateState, UserId};
-use redis_gate::{Door, OpenFacts, REFUSING, Refusal, SoldOutGate, SoldOutLook, Verdict};
+use redis_gate::{OpenFacts, QueueOptions, REFUSING, Refusal, SoldOutGate, SoldOutLook, Verdict};
 use testkit::until;
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, claim, facts, now};
@@ -24,7 +24,8 @@ async fn look_at(gate: &TestGate, users: Option<u64>) -> Option<SoldOutGate> {
 /// How long the answer to a claim of this user waits, which must be admitted or replayed.
 async fn wait(gate: &TestGate, user: UserId, epoch: Epoch) -> Duration {
     let claim = claim(user, "a", 1);
-    let asked = gate.gate.claim_to_answer(&claim, epoch, now(), Door::direct()).await.unwrap();
+    let asked =
+        gate.gate.claim_to_answer(&claim, epoch, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(asked.0, Verdict::Admitted { .. } | Verdict::Replay { .. }), "{asked:?}");
     asked.1
 }

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use coupon::{Epoch, UserId};
-use redis_gate::{Door, OpenFacts, Refusal, RequestState, Verdict};
+use redis_gate::{OpenFacts, QueueOptions, Refusal, RequestState, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, refused};
 
@@ -56,7 +56,8 @@ async fn a_caller_of_another_epoch_hears_the_gates_and_changes_nothing() {
     let before = gate.memory().await;
     for epoch in [Epoch::UNKNOWN, Epoch(6), Epoch(8)] {
         for claim in [claim(USER, "a", 1), claim(UserId(71), "a", 1)] {
-            let verdict = gate.gate.claim(&claim, epoch, now(), Door::direct()).await.unwrap();
+            let verdict =
+                gate.gate.claim(&claim, epoch, now(), QueueOptions::direct()).await.unwrap();
             assert_eq!(verdict, Verdict::OtherEpoch(EPOCH));
         }
     }
@@ -72,7 +73,8 @@ async fn a_gate_that_is_absent_or_loading_says_nothing() {
     assert_eq!(gate.claim(&claim).await, Verdict::NotLoaded);
     assert!(gate.gate.load(TEMPLATE, EPOCH, &[(USER, vec![1])]).await.unwrap());
     assert_eq!(gate.claim(&claim).await, Verdict::NotLoaded);
-    let unknown = gate.gate.claim(&claim, Epoch::UNKNOWN, now(), Door::direct()).await.unwrap();
+    let unknown =
+        gate.gate.claim(&claim, Epoch::UNKNOWN, now(), QueueOptions::direct()).await.unwrap();
     assert_eq!(unknown, Verdict::NotLoaded, "not even its epoch");
 }
 
@@ -113,7 +115,7 @@ async fn of_several_refusals_the_first_in_order_is_given_and_none_leaves_a_trace
         gate.set_meta(field, value).await;
         let before = gate.memory().await;
         let verdict =
-            gate.gate.claim(&claim(USER, "b", 2), EPOCH, at, Door::direct()).await.unwrap();
+            gate.gate.claim(&claim(USER, "b", 2), EPOCH, at, QueueOptions::direct()).await.unwrap();
         assert_eq!(verdict, refused(refusal));
         assert_eq!(gate.memory().await, before, "{refusal:?}");
     }
@@ -138,7 +140,7 @@ async fn the_window_holds_its_first_instant_and_not_its_last() {
     let tick = TimeDelta::milliseconds(1);
     let OpenFacts { starts_at, ends_at, .. } = facts();
     let at = async |at, key| {
-        gate.gate.claim(&claim(USER, key, 1), EPOCH, at, Door::direct()).await.unwrap()
+        gate.gate.claim(&claim(USER, key, 1), EPOCH, at, QueueOptions::direct()).await.unwrap()
     };
     assert_eq!(at(starts_at - tick, "a").await, refused(Refusal::NotOpen { starts_at }));
     assert_eq!(at(starts_at, "a").await, Verdict::Admitted { numbers: vec![1], left: 9 });

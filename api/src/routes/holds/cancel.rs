@@ -154,7 +154,7 @@ async fn try_cancel(
         return Err(Problem::new(Code::InvalidChange, detail).with("field", "hold_ms"));
     }
     let mut transaction = connect::begin(&app.pool).await?;
-    let before = checkout::hold(&mut transaction, template.merchant_id, ids).await?;
+    let before = checkout::lock_rows(&mut transaction, template.merchant_id, ids).await?;
     let now = app.clock.now();
     let server_now = settings::server_time(&mut transaction).await?;
     let mut open = Vec::new();

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use chrono::SubsecRound as _;
 use mysql_store::{
-    confirmation_batch::{self, Asked},
+    confirmation_batch::{self, RequestedPayment},
     connect,
 };
 
@@ -23,7 +23,7 @@ impl Together for Wanted {
 
     async fn serve(app: &App, wanted: &[&Self]) -> Result<HashMap<usize, Made>, Problem> {
         let Some(first) = wanted.first() else { return Ok(HashMap::new()) };
-        let asked: Vec<Asked<'_>> = wanted.iter().map(|one| one.asked()).collect();
+        let asked: Vec<RequestedPayment<'_>> = wanted.iter().map(|one| one.asked()).collect();
         let mut transaction = connect::begin(&app.pool).await?;
         // As columns store it, so that a later answer has the same bytes.
         let now = app.clock.now().trunc_subsecs(3);

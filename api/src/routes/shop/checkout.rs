@@ -26,8 +26,8 @@ use crate::{
     state::App,
 };
 
-/// A coupon that is held, with its terms.
-pub(crate) struct Held {
+/// A coupon whose row this transaction has locked, with its terms.
+pub(crate) struct LockedRow {
     pub(crate) coupon: UserCoupon,
     pub(crate) terms: Terms,
 }
@@ -57,24 +57,24 @@ pub(crate) fn spend(amount: i64, currency: &str) -> Result<Spend<'_>, Problem> {
 
 /// Reads and locks the shop's coupons, by id. With `user`, they must be this user's. A coupon that is not found is named
 /// in the problem.
-pub(crate) async fn hold(
+pub(crate) async fn lock_rows(
     transaction: &mut MySqlConnection,
     shop: Operator,
     ids: &[CouponId],
     user: Option<UserId>,
-) -> Result<Vec<Held>, Problem> {
-    let mut coupons = checkout::hold(transaction, shop.merchant_id, ids).await?;
+) -> Result<Vec<LockedRow>, Problem> {
+    let mut coupons = checkout::lock_rows(transaction, shop.merchant_id, ids).await?;
     coupons.retain(|coupon| is_of(coupon, user));
     let terms = checkout::terms(transaction, ids).await?;
-    let mut held = Vec::with_capacity(ids.len());
+    let mut locked = Vec::with_capacity(ids.len());
     for &id in ids {
         let coupon = coupons.iter().find(|coupon| coupon.id == id).cloned();
         let terms = terms.iter().find(|terms| terms.coupon == id).cloned();
         let (coupon, terms) =
             coupon.zip(terms).ok_or_else(|| named(coupon_json::not_found(), id))?;
-        held.push(Held { coupon, terms });
+        locked.push(LockedRow { coupon, terms });
     }
-    Ok(held)
+    Ok(locked)
 }
 
 /// Returns whether the coupon is this user's, if one is named.

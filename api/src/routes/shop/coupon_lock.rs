@@ -61,7 +61,7 @@ pub(crate) struct LockBody {
 }
 
 /// A lock, as requested.
-struct Asked<'a> {
+struct CheckoutLock<'a> {
     coupon: CouponId,
     user: Option<UserId>,
     order_ref: &'a str,
@@ -100,30 +100,34 @@ pub(crate) async fn lock(
     }))
 }
 
-async fn try_lock(app: &App, shop: Operator, asked: &Asked<'_>) -> Result<DateTime<Utc>, Problem> {
-    let &Asked { coupon: id, user, order_ref, for_ms } = asked;
+async fn try_lock(
+    app: &App,
+    shop: Operator,
+    asked: &CheckoutLock<'_>,
+) -> Result<DateTime<Utc>, Problem> {
+    let &CheckoutLock { coupon: id, user, order_ref, for_ms } = asked;
     let mut transaction = connect::begin(&app.pool).await?;
     let now = app.clock.now();
     let order = redemption_order::find(&mut transaction, order_of(shop, order_ref)).await?;
     if order.is_some_and(|order| order.cancelled_at.is_some()) {
         return Err(checkout::order_cancelled());
     }
-    let held = checkout::hold(&mut transaction, shop, &[id], user).await?.into_iter().next();
-    let held = held.ok_or_else(coupon_json::not_found)?;
-    let user = held.coupon.user_id;
+    let locked = checkout::lock_rows(&mut transaction, shop, &[id], user).await?.into_iter().next();
+    let locked = locked.ok_or_else(coupon_json::not_found)?;
+    let user = locked.coupon.user_id;
     let refused = user_coupon::refusal(&mut transaction, user, id, order_ref, now).await?;
     if let Some(refused) = refused {
         // A coupon that this order has used already needs no lock any more.
         return Err(done(refused).err().unwrap_or_else(checkout::used_already));
     }
-    checkout::not_kept_by_another(&held.terms, Some(order_ref))?;
+    checkout::not_kept_by_another(&locked.terms, Some(order_ref))?;
     let until = store::lock(&mut transaction, id, order_ref, for_ms).await?;
     let shown = |until: DateTime<Utc>, order_ref: &str| json!({ "order_ref": order_ref, "locked_until": instant(until) });
     let action = Action {
-        merchant_id: held.coupon.merchant_id,
+        merchant_id: locked.coupon.merchant_id,
         name: "coupon.lock".to_owned(),
         target: format!("coupons/{id}"),
-        before: held.terms.lock.map(|lock| shown(lock.until, &lock.order_ref)),
+        before: locked.terms.lock.map(|lock| shown(lock.until, &lock.order_ref)),
         after: Some(shown(until, order_ref)),
     };
     audit::record(app, shop, &mut transaction, action).await?;
@@ -133,13 +137,13 @@ async fn try_lock(app: &App, shop: Operator, asked: &Asked<'_>) -> Result<DateTi
 }
 
 impl LockRequest {
-    fn read(&self, coupon: CouponId) -> Result<Asked<'_>, Problem> {
+    fn read(&self, coupon: CouponId) -> Result<CheckoutLock<'_>, Problem> {
         let user = self.user_id.as_deref().map(checkout::user).transpose()?;
         let order_ref = order_ref(&self.order_ref)?;
         let most = limit::LOCK_MS_MAX;
         if !(1..=most).contains(&self.for_ms) {
             return Err(checkout::invalid("for_ms", &format!("use 1 to {most}")));
         }
-        Ok(Asked { coupon, user, order_ref, for_ms: self.for_ms })
+        Ok(CheckoutLock { coupon, user, order_ref, for_ms: self.for_ms })
     }
 }

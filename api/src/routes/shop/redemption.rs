@@ -28,7 +28,7 @@ use crate::{
     problem::Problem,
     routes::{
         bodies::coupon_json::{self, CouponJson},
-        shop::checkout::{self, Change, Held, order_of},
+        shop::checkout::{self, Change, LockedRow, order_of},
     },
     state::App,
 };
@@ -48,7 +48,7 @@ pub(crate) struct RedemptionRequest {
 }
 
 /// A coupon, its user and the order, as requested.
-struct Wish<'a> {
+struct CouponUse<'a> {
     coupon: CouponId,
     user: UserId,
     order_ref: &'a str,
@@ -76,25 +76,25 @@ pub(crate) async fn use_coupon(
     PathId(coupon): PathId<CouponId>,
     Body(request): Body<RedemptionRequest>,
 ) -> Result<Json<CouponJson>, Problem> {
-    let wish = request.read(coupon)?;
-    let used = connect::retried(|| try_use(&app, shop, &wish), Problem::is_contended);
+    let coupon_use = request.read(coupon)?;
+    let used = connect::retried(|| try_use(&app, shop, &coupon_use), Problem::is_contended);
     answer_use(connect::within(used).await?, app.clock.now())
 }
 
-async fn try_use(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Use, Problem> {
-    let &Wish { coupon, user, order_ref } = wish;
+async fn try_use(app: &App, shop: Operator, coupon_use: &CouponUse<'_>) -> Result<Use, Problem> {
+    let &CouponUse { coupon, user, order_ref } = coupon_use;
     let name = order_of(shop, order_ref);
     let mut transaction = connect::begin(&app.pool).await?;
     let now = app.clock.now();
     let how = beside(&mut transaction, coupon).await?;
     let order = redemption_order::hold(&mut transaction, name, how).await?;
-    let held = own(&mut transaction, shop, wish).await?;
+    let locked = own(&mut transaction, shop, coupon_use).await?;
     let used = user_coupon::use_for_order(&mut transaction, user, coupon, order_ref, now).await?;
     match used {
         Use::Used(after) => {
             // Returning an error rolls the use back.
-            fits(&mut transaction, name, order.as_ref(), &held).await?;
-            let change = Change { before: &held.coupon, after: &after, order_ref, at: now };
+            fits(&mut transaction, name, order.as_ref(), &locked).await?;
+            let change = Change { before: &locked.coupon, after: &after, order_ref, at: now };
             change.used(app, shop, &mut transaction, None).await?;
             if order.is_none() {
                 checkout::create_order(&mut transaction, name, now).await?;
@@ -116,18 +116,18 @@ async fn try_use(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Use, Prob
 /// Returns beside whom a single use holds its order. A coupon that bears no others must see every other use of the order,
 /// and be seen by it; the others exclude only such ones, redemptions of several coupons, and the order's cancellation.
 async fn beside(transaction: &mut MySqlConnection, coupon: CouponId) -> Result<Hold, Problem> {
-    // Published terms do not change, so the coupon need not be held yet.
+    // Published terms do not change, so the coupon need not be locked yet.
     let terms = mysql_store::checkout::terms(transaction, &[coupon]).await?;
     let bears_others = terms.first().is_some_and(|terms| terms.stackable);
     Ok(if bears_others { Hold::Shared } else { Hold::Alone })
 }
 
-/// Checks that the order, which is held, may use the coupon beside those of its user that it has used.
+/// Checks that the order, which is locked, may use the coupon beside those of its user that it has used.
 async fn fits(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,
     order: Option<&Order>,
-    held: &Held,
+    locked: &LockedRow,
 ) -> Result<(), Problem> {
     if order.is_some_and(|order| order.cancelled_at.is_some()) {
         return Err(checkout::order_cancelled());
@@ -135,14 +135,14 @@ async fn fits(
     if order.is_some_and(|order| order.redeemed.is_some()) {
         return Err(checkout::order_redeemed());
     }
-    checkout::not_kept_by_another(&held.terms, Some(name.order_ref))?;
-    checkout::not_given_back(transaction, name, held.coupon.id).await?;
-    let others = redemption::beside(transaction, name, &held.coupon).await?;
+    checkout::not_kept_by_another(&locked.terms, Some(name.order_ref))?;
+    checkout::not_given_back(transaction, name, locked.coupon.id).await?;
+    let others = redemption::beside(transaction, name, &locked.coupon).await?;
     if others.is_empty() {
         return Ok(());
     }
     let mut all = mysql_store::checkout::terms(transaction, &others).await?;
-    all.push(held.terms.clone());
+    all.push(locked.terms.clone());
     match all.iter().find(|terms| !terms.stackable) {
         Some(terms) => Err(checkout::inapplicable(terms, Inapplicable::NotStackable)),
         None => Ok(()),
@@ -170,8 +170,8 @@ pub(crate) async fn unuse_coupon(
     PathId(coupon): PathId<CouponId>,
     Body(request): Body<RedemptionRequest>,
 ) -> Result<Json<CouponJson>, Problem> {
-    let wish = request.read(coupon)?;
-    let unused = connect::retried(|| try_unuse(&app, shop, &wish), Problem::is_contended);
+    let coupon_use = request.read(coupon)?;
+    let unused = connect::retried(|| try_unuse(&app, shop, &coupon_use), Problem::is_contended);
     match connect::within(unused).await? {
         Unuse::GivenBack(coupon) | Unuse::Replayed(coupon) => {
             Ok(Json(CouponJson::of(&coupon, app.clock.now())))
@@ -185,15 +185,19 @@ pub(crate) async fn unuse_coupon(
     }
 }
 
-async fn try_unuse(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Unuse, Problem> {
-    let &Wish { coupon, user, order_ref } = wish;
+async fn try_unuse(
+    app: &App,
+    shop: Operator,
+    coupon_use: &CouponUse<'_>,
+) -> Result<Unuse, Problem> {
+    let &CouponUse { coupon, user, order_ref } = coupon_use;
     let mut transaction = connect::begin(&app.pool).await?;
     let now = app.clock.now();
-    let held = own(&mut transaction, shop, wish).await?;
+    let locked = own(&mut transaction, shop, coupon_use).await?;
     let unused = user_coupon::unuse_for_order(&mut transaction, user, coupon, order_ref, now);
     let unused = unused.await?;
     if let Unuse::GivenBack(after) = &unused {
-        let change = Change { before: &held.coupon, after, order_ref, at: now };
+        let change = Change { before: &locked.coupon, after, order_ref, at: now };
         change.given_back(app, shop, &mut transaction, None).await?;
         app.commit(transaction).await?;
         info!(coupon.id = %coupon, "a shop gave a coupon back");
@@ -205,16 +209,17 @@ async fn try_unuse(app: &App, shop: Operator, wish: &Wish<'_>) -> Result<Unuse, 
 async fn own(
     transaction: &mut MySqlConnection,
     shop: Operator,
-    wish: &Wish<'_>,
-) -> Result<Held, Problem> {
-    let held = checkout::hold(transaction, shop, &[wish.coupon], Some(wish.user)).await?;
-    held.into_iter().next().ok_or_else(coupon_json::not_found)
+    coupon_use: &CouponUse<'_>,
+) -> Result<LockedRow, Problem> {
+    let locked =
+        checkout::lock_rows(transaction, shop, &[coupon_use.coupon], Some(coupon_use.user)).await?;
+    locked.into_iter().next().ok_or_else(coupon_json::not_found)
 }
 
 impl RedemptionRequest {
-    fn read(&self, coupon: CouponId) -> Result<Wish<'_>, Problem> {
+    fn read(&self, coupon: CouponId) -> Result<CouponUse<'_>, Problem> {
         let user = checkout::user(&self.user_id)?;
-        Ok(Wish { coupon, user, order_ref: order_ref(&self.order_ref)? })
+        Ok(CouponUse { coupon, user, order_ref: order_ref(&self.order_ref)? })
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
         audit::entry,
         shop::{
             batch::Together,
-            checkout::{Change, Held, not_kept_by_another},
+            checkout::{Change, LockedRow, not_kept_by_another},
             redemption_orders::offer,
         },
     },
@@ -115,7 +115,7 @@ struct Found {
     /// Orders that are not new.
     known: HashSet<String>,
     /// Coupons of the others that nobody else holds.
-    held: HashMap<CouponId, Held>,
+    locked: HashMap<CouponId, LockedRow>,
 }
 
 impl Found {
@@ -135,11 +135,11 @@ impl Found {
         let mut coupons: HashMap<CouponId, UserCoupon> =
             coupons.into_iter().map(|coupon| (coupon.id, coupon)).collect();
         let terms = store::terms(transaction, &ids).await?;
-        let held = terms.into_iter().filter_map(|terms| {
+        let locked = terms.into_iter().filter_map(|terms| {
             let coupon = coupons.remove(&terms.coupon)?;
-            Some((coupon.id, Held { coupon, terms }))
+            Some((coupon.id, LockedRow { coupon, terms }))
         });
-        Ok(Self { known, held: held.collect() })
+        Ok(Self { known, locked: locked.collect() })
     }
 
     /// Plans an order's redemption, if it is a plain case.
@@ -147,26 +147,30 @@ impl Found {
         if self.known.contains(&wanted.order_ref) {
             return None;
         }
-        let held: Vec<&Held> =
-            wanted.coupons.iter().map(|id| self.held.get(id)).collect::<Option<_>>()?;
-        let user = wanted.user.or_else(|| held.first().map(|held| held.coupon.user_id))?;
-        if !held.iter().all(|held| held.coupon.user_id == user && is_plain(held, wanted, now)) {
+        let locked: Vec<&LockedRow> =
+            wanted.coupons.iter().map(|id| self.locked.get(id)).collect::<Option<_>>()?;
+        let user = wanted.user.or_else(|| locked.first().map(|locked| locked.coupon.user_id))?;
+        if !locked
+            .iter()
+            .all(|locked| locked.coupon.user_id == user && is_plain(locked, wanted, now))
+        {
             return None;
         }
-        let offers: Vec<Offer<'_>> = held.iter().map(|held| offer(held)).collect();
+        let offers: Vec<Offer<'_>> = locked.iter().map(|locked| offer(locked)).collect();
         let spend = Spend { amount: wanted.amount, currency: &wanted.currency };
         let applied = money::apply(spend, &offers).ok()?;
-        let share = |one: &Applied| Some(Share::of(self.held.get(&one.coupon)?, one, wanted, now));
+        let share =
+            |one: &Applied| Some(Share::of(self.locked.get(&one.coupon)?, one, wanted, now));
         let shares = applied.iter().map(share).collect::<Option<_>>()?;
         Some(Plan { at, wanted, user, shares })
     }
 }
 
 /// Returns whether the coupon can be used for the order, as far as the caller's clock says; the use asks the server's.
-fn is_plain(held: &Held, wanted: &Wanted, now: DateTime<Utc>) -> bool {
+fn is_plain(locked: &LockedRow, wanted: &Wanted, now: DateTime<Utc>) -> bool {
     let order_ref = wanted.order_ref.as_str();
-    refused_use(held.coupon.clone(), order_ref, now, now).is_none()
-        && not_kept_by_another(&held.terms, Some(order_ref)).is_ok()
+    refused_use(locked.coupon.clone(), order_ref, now, now).is_none()
+        && not_kept_by_another(&locked.terms, Some(order_ref)).is_ok()
 }
 
 /// What is to be redeemed for an order.
@@ -206,8 +210,8 @@ impl Plan<'_> {
 }
 
 impl Share {
-    fn of(held: &Held, applied: &Applied, wanted: &Wanted, now: DateTime<Utc>) -> Self {
-        let before = held.coupon.clone();
+    fn of(locked: &LockedRow, applied: &Applied, wanted: &Wanted, now: DateTime<Utc>) -> Self {
+        let before = locked.coupon.clone();
         let after = UserCoupon {
             status: CouponStatus::Used,
             version: before.version + 1,
@@ -218,7 +222,7 @@ impl Share {
         };
         let (amount, discount) = (wanted.amount, applied.discount);
         let money = Money { amount, discount, currency: wanted.currency.clone() };
-        Self { before, after, money, is_locked: held.terms.lock.is_some() }
+        Self { before, after, money, is_locked: locked.terms.lock.is_some() }
     }
 
     fn redemption(&self, id: coupon::RedemptionId, at: DateTime<Utc>) -> Redemption {

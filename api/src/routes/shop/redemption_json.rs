@@ -166,8 +166,8 @@ impl StateBody {
         all: OrderCounts,
     ) -> Self {
         let redeemed = order.redeemed.as_ref();
-        let standing = made.iter().filter(|one| one.rolled_back.is_none());
-        let discount: i64 = standing.map(discount_of).sum();
+        let estimate = made.iter().filter(|one| one.rolled_back.is_none());
+        let discount: i64 = estimate.map(discount_of).sum();
         Self {
             order_ref: order_ref.to_owned(),
             user_id: made.first().map(|one| one.user_id.to_string()),

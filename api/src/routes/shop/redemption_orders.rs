@@ -37,7 +37,7 @@ use crate::{
     routes::{
         audit::idempotency::REPLAYED,
         shop::{
-            checkout::{self, Change, Held, order_of},
+            checkout::{self, Change, LockedRow, order_of},
             redemption::{done, order_ref},
             redemption_json::{RedemptionBody, StateBody},
         },
@@ -73,7 +73,7 @@ pub(crate) struct NewRedemption {
 }
 
 /// A redemption, as requested.
-struct Asked<'a> {
+struct OrderRedemption<'a> {
     order_ref: &'a str,
     user: Option<UserId>,
     spend: Spend<'a>,
@@ -126,7 +126,7 @@ pub(crate) async fn redeem(
 async fn try_redeem(
     app: &App,
     shop: Operator,
-    asked: &Asked<'_>,
+    asked: &OrderRedemption<'_>,
 ) -> Result<(RedemptionBody, bool), Problem> {
     let mut transaction = connect::begin(&app.pool).await?;
     let now = app.clock.now();
@@ -137,14 +137,14 @@ async fn try_redeem(
     {
         return Ok((body, true));
     }
-    let held = checkout::hold(&mut transaction, shop, &asked.coupons, asked.user).await?;
+    let locked = checkout::lock_rows(&mut transaction, shop, &asked.coupons, asked.user).await?;
     if order.is_none() {
         still_new(&mut transaction, name, asked).await?;
     }
-    let user = one_user(&held)?;
+    let user = one_user(&locked)?;
     // By id, so that concurrent calls lock in one order; what each takes off is known before anything is stored.
-    let mut used = Vec::with_capacity(held.len());
-    for Held { coupon, .. } in &held {
+    let mut used = Vec::with_capacity(locked.len());
+    for LockedRow { coupon, .. } in &locked {
         let (id, order_ref) = (coupon.id, asked.order_ref);
         let after = user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await?;
         let after = match after {
@@ -157,12 +157,12 @@ async fn try_redeem(
         };
         used.push(after.map_err(|problem| checkout::named(problem, id))?);
     }
-    for held in &held {
-        checkout::not_kept_by_another(&held.terms, Some(asked.order_ref))?;
+    for locked in &locked {
+        checkout::not_kept_by_another(&locked.terms, Some(asked.order_ref))?;
     }
     let Spend { amount, currency } = asked.spend;
-    for Applied { coupon, discount } in applied(&held, asked.spend)? {
-        let before = held.iter().find(|held| held.coupon.id == coupon);
+    for Applied { coupon, discount } in applied(&locked, asked.spend)? {
+        let before = locked.iter().find(|locked| locked.coupon.id == coupon);
         let after = used.iter().find(|after| after.id == coupon);
         let Some((before, after)) = before.zip(after) else { continue };
         let money = Money { amount, discount, currency: currency.to_owned() };
@@ -183,16 +183,16 @@ async fn try_redeem(
     let own: Vec<_> = made.into_iter().filter(|one| one.money.is_some()).collect();
     let body = RedemptionBody::of(asked.order_ref, &redeemed, &own);
     app.commit(transaction).await?;
-    info!(coupons = held.len(), "an order redeemed coupons");
+    info!(coupons = locked.len(), "an order redeemed coupons");
     Ok((body, false))
 }
 
-/// Checks, once its coupons are held, that an order that had no row has none. Of equal requests for a new order each comes
+/// Checks, once its coupons are locked, that an order that had no row has none. Of equal requests for a new order each comes
 /// this far after the other, and all but the first must answer what the first has stored.
 async fn still_new(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,
-    asked: &Asked<'_>,
+    asked: &OrderRedemption<'_>,
 ) -> Result<(), Problem> {
     if redemption_order::find(transaction, name).await?.is_some() {
         return Err(Problem::overtaken());
@@ -206,7 +206,7 @@ async fn known(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,
     order: &Order,
-    asked: &Asked<'_>,
+    asked: &OrderRedemption<'_>,
 ) -> Result<Option<RedemptionBody>, Problem> {
     let Some(redeemed) = &order.redeemed else {
         may_redeem(transaction, name, order).await?;
@@ -245,8 +245,8 @@ pub(crate) async fn may_redeem(
 }
 
 /// Returns the user of all of these coupons.
-fn one_user(held: &[Held]) -> Result<UserId, Problem> {
-    let users: Vec<UserId> = held.iter().map(|held| held.coupon.user_id).collect();
+fn one_user(locked: &[LockedRow]) -> Result<UserId, Problem> {
+    let users: Vec<UserId> = locked.iter().map(|locked| locked.coupon.user_id).collect();
     match users.first() {
         Some(first) if users.iter().all(|user| user == first) => Ok(*first),
         _ => Err(checkout::invalid("coupons", "name coupons of one user only")),
@@ -254,17 +254,17 @@ fn one_user(held: &[Held]) -> Result<UserId, Problem> {
 }
 
 /// Returns what each coupon takes off, in the order of application.
-fn applied(held: &[Held], spend: Spend<'_>) -> Result<Vec<Applied>, Problem> {
-    let offers: Vec<Offer<'_>> = held.iter().map(offer).collect();
+fn applied(locked: &[LockedRow], spend: Spend<'_>) -> Result<Vec<Applied>, Problem> {
+    let offers: Vec<Offer<'_>> = locked.iter().map(offer).collect();
     money::apply(spend, &offers).map_err(|(coupon, why)| {
-        let terms = held.iter().map(|held| &held.terms).find(|terms| terms.coupon == coupon);
+        let terms = locked.iter().map(|locked| &locked.terms).find(|terms| terms.coupon == coupon);
         terms.map_or_else(checkout::order_redeemed, |terms| checkout::inapplicable(terms, why))
     })
 }
 
 /// What a coupon offers an order.
-pub(super) fn offer(held: &Held) -> Offer<'_> {
-    let terms = &held.terms;
+pub(super) fn offer(locked: &LockedRow) -> Offer<'_> {
+    let terms = &locked.terms;
     Offer { coupon: terms.coupon, discount: &terms.discount, stackable: terms.stackable }
 }
 
@@ -303,7 +303,7 @@ pub(crate) async fn get(
 }
 
 impl NewRedemption {
-    fn read(&self) -> Result<Asked<'_>, Problem> {
+    fn read(&self) -> Result<OrderRedemption<'_>, Problem> {
         let order_ref = order_ref(&self.order_ref)?;
         let user = self.user_id.as_deref().map(checkout::user).transpose()?;
         let spend = checkout::spend(self.amount, &self.currency)?;
@@ -314,11 +314,11 @@ impl NewRedemption {
         if coupons.is_empty() || coupons.len() > most {
             return Err(checkout::invalid("coupons", &format!("name 1 to {most}")));
         }
-        Ok(Asked { order_ref, user, spend, coupons })
+        Ok(OrderRedemption { order_ref, user, spend, coupons })
     }
 }
 
-impl Asked<'_> {
+impl OrderRedemption<'_> {
     /// The same, for the queue.
     fn wanted(&self, shop: Operator) -> Wanted {
         Wanted {

@@ -63,7 +63,7 @@ const COUPONS_MAX: usize = 100;
 const TARGET_CHARS_MAX: usize = 60;
 
 /// A rollback, as requested.
-struct Asked<'a> {
+struct Rollback<'a> {
     order_ref: &'a str,
     reason: &'a str,
     coupons: Option<&'a [CouponId]>,
@@ -99,9 +99,9 @@ pub(crate) async fn roll_back(
 async fn try_roll_back(
     app: &App,
     shop: Operator,
-    asked: &Asked<'_>,
+    asked: &Rollback<'_>,
 ) -> Result<RollbackBody, Problem> {
-    let &Asked { order_ref, reason, coupons } = asked;
+    let &Rollback { order_ref, reason, coupons } = asked;
     let mut transaction = connect::begin(&app.pool).await?;
     let now = app.clock.now();
     let name = order_of(shop, order_ref);
@@ -166,7 +166,7 @@ fn too_many(standing: i64) -> Problem {
     checkout::invalid("coupons", &detail).with("standing", standing)
 }
 
-/// Cancels an order that is held, and records it if it was not cancelled before.
+/// Cancels an order that is locked, and records it if it was not cancelled before.
 async fn cancel(
     app: &App,
     shop: Operator,
@@ -199,8 +199,8 @@ async fn give_back(
     (coupons, order_ref, reason): (&[CouponId], &str, &str),
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
-    for held in checkout::hold(transaction, shop, coupons, None).await? {
-        let before = &held.coupon;
+    for locked in checkout::lock_rows(transaction, shop, coupons, None).await? {
+        let before = &locked.coupon;
         let (id, user) = (before.id, before.user_id);
         let unused = user_coupon::unuse_for_order(transaction, user, id, order_ref, now).await?;
         match unused {
@@ -232,7 +232,7 @@ fn by_coupon(made: Vec<Redemption>) -> BTreeMap<CouponId, Redemption> {
 }
 
 impl RollbackRequest {
-    fn read<'a>(&'a self, name: &'a str) -> Result<Asked<'a>, Problem> {
+    fn read<'a>(&'a self, name: &'a str) -> Result<Rollback<'a>, Problem> {
         let order_ref = order_ref(name)?;
         if let Some(wrong) = text::wrong(&self.reason, REASON_CHARS_MAX) {
             return Err(checkout::invalid("reason", &wrong));
@@ -242,6 +242,6 @@ impl RollbackRequest {
             let problem = format!("name 1 to {COUPONS_MAX}, or leave it out for all");
             return Err(checkout::invalid("coupons", &problem));
         }
-        Ok(Asked { order_ref, reason: &self.reason, coupons })
+        Ok(Rollback { order_ref, reason: &self.reason, coupons })
     }
 }

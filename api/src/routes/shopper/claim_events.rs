@@ -35,8 +35,8 @@ use crate::{
     },
     problem::Problem,
     queue::{
-        Standing, StreamPlace,
-        pace::{Due, Pace},
+        QueueEstimate, StreamPlace,
+        landing_rate::{Due, LandingRate},
     },
     receipt::{Owner, Receipt},
     routes::shopper::{
@@ -141,10 +141,10 @@ struct Watched {
     app: App,
     owner: Owner,
     receipt: Receipt,
-    pace: watch::Receiver<Option<Pace>>,
+    landing_rate: watch::Receiver<Option<LandingRate>>,
     due: Due,
     /// The last position and estimate that were sent. `None`: nothing yet.
-    told: Option<Standing>,
+    told: Option<QueueEstimate>,
     /// Whether an event of this stream was sent.
     has_begun: bool,
     /// When MySQL is asked whatever the landers report, and before which it is not.
@@ -166,11 +166,11 @@ impl Watched {
         last: Option<LastEvent>,
         place: StreamPlace,
     ) -> Self {
-        let pace = app.queue.subscribe(owner.template, receipt.place);
+        let landing_rate = app.queue.subscribe(owner.template, receipt.place);
         let now = Instant::now();
         // A stream that ends earlier must look before it does: the next one continues it and would wait anew.
         let look_every = LOOK_EVERY.min(app.queue.stream_max / 2);
-        let told = last.map(|last| Standing { position: last.position(), estimated_ms: None });
+        let told = last.map(|last| QueueEstimate { position: last.position(), estimated_ms: None });
         Self {
             due: Due::new(receipt.place, receipt.accepted_at),
             look_at: if told.is_some() { now + spread(look_every) } else { now },
@@ -184,7 +184,7 @@ impl Watched {
             app,
             owner,
             receipt,
-            pace,
+            landing_rate,
             told,
         }
     }
@@ -195,8 +195,8 @@ impl Watched {
             return None;
         }
         loop {
-            let pace = *self.pace.borrow_and_update();
-            let is_due = pace.is_some_and(|pace| self.due.is_due(&pace));
+            let landing_rate = *self.landing_rate.borrow_and_update();
+            let is_due = landing_rate.is_some_and(|landing_rate| self.due.is_due(&landing_rate));
             let now = Instant::now();
             if now >= self.look_at || (is_due && now >= self.not_before) {
                 let app = self.app.clone();
@@ -213,7 +213,7 @@ impl Watched {
                     return Some(self.event(&found, LastEvent::Outcome));
                 }
             }
-            if let Some(event) = self.waiting(pace) {
+            if let Some(event) = self.waiting(landing_rate) {
                 return Some(event);
             }
             let wake_at = if is_due { self.look_at.min(self.not_before) } else { self.look_at };
@@ -221,7 +221,7 @@ impl Watched {
                 biased;
                 () = self.app.queue.stopping() => return None,
                 () = sleep_until(self.ends_at) => return None,
-                changed = self.pace.changed() => changed.ok()?,
+                changed = self.landing_rate.changed() => changed.ok()?,
                 () = sleep_until(wake_at) => {}
             }
         }
@@ -235,7 +235,7 @@ impl Watched {
         match found {
             Ok(Some(found)) => return Some(found),
             Ok(None) => {
-                self.due.was_looked_at(*self.pace.borrow());
+                self.due.was_looked_at(*self.landing_rate.borrow());
                 self.told.get_or_insert_default();
                 self.look_at = now + spread(self.look_every);
             }
@@ -250,18 +250,18 @@ impl Watched {
     }
 
     /// Returns an event with the claim's position and estimate, if it says more than the last one that was sent.
-    fn waiting(&mut self, pace: Option<Pace>) -> Option<Event> {
+    fn waiting(&mut self, landing_rate: Option<LandingRate>) -> Option<Event> {
         let told = self.told?;
         let offset = self.receipt.place.map(|place| place.offset);
-        let standing = Standing::of(pace, offset, told.position, self.app.clock.now());
-        let is_news = standing.position != told.position
-            || standing.estimated_ms.is_some() != told.estimated_ms.is_some();
+        let estimate = QueueEstimate::of(landing_rate, offset, told.position, self.app.clock.now());
+        let is_news = estimate.position != told.position
+            || estimate.estimated_ms.is_some() != told.estimated_ms.is_some();
         if self.has_begun && !is_news {
             return None;
         }
-        self.told = Some(standing);
-        let body = WaitingBody::of(self.owner.id, standing);
-        Some(self.event(&body, LastEvent::Waiting(standing.position)))
+        self.told = Some(estimate);
+        let body = WaitingBody::of(self.owner.id, estimate);
+        Some(self.event(&body, LastEvent::Waiting(estimate.position)))
     }
 
     fn event(&mut self, body: &impl Serialize, id: LastEvent) -> Event {

@@ -116,9 +116,9 @@ async fn followed(app: &App, owner: Owner, receipt: &str) -> Result<Response, Pr
     if let Some(found) = outcome(app, owner, &receipt).await? {
         return Ok(Json(found).into_response());
     }
-    let standing = app.queue.standing(receipt.place, app.clock.now());
-    let body = Json(WaitingBody::of(owner.id, standing));
-    Ok(with_retry_after((StatusCode::ACCEPTED, body).into_response(), standing))
+    let estimate = app.queue.estimate(receipt.place, app.clock.now());
+    let body = Json(WaitingBody::of(owner.id, estimate));
+    Ok(with_retry_after((StatusCode::ACCEPTED, body).into_response(), estimate))
 }
 
 /// Returns the outcome of a queued claim, or `None` while it is on its way.

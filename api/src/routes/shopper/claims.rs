@@ -210,9 +210,9 @@ fn respond(app: &App, answer: Answer, asked: &Asked) -> Result<Response, Problem
 
 /// It is in the queue. An admission of another id was accepted by an earlier request.
 fn accepted(app: &App, id: ClaimId, receipt: &Receipt, asked: &Asked) -> Response {
-    let standing = app.queue.standing(receipt.place, app.clock.now());
-    let body = Json(WaitingBody::of(id, standing));
-    let mut response = with_retry_after((StatusCode::ACCEPTED, body).into_response(), standing);
+    let estimate = app.queue.estimate(receipt.place, app.clock.now());
+    let body = Json(WaitingBody::of(id, estimate));
+    let mut response = with_retry_after((StatusCode::ACCEPTED, body).into_response(), estimate);
     let headers = response.headers_mut();
     if let Ok(location) = HeaderValue::from_str(&asked.location(app, id, receipt)) {
         headers.insert(header::LOCATION, location);

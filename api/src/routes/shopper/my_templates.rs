@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State, response::Response};
 use coupon::{TemplateId, UserId};
-use mysql_store::{connect, held};
+use mysql_store::{connect, holdings};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -16,7 +16,7 @@ use crate::{
 /// A template as one of its users sees it.
 #[derive(Serialize, ToSchema)]
 #[schema(examples(json!({
-    "template_id": "2123985067360387072", "claimed": true, "per_user_limit": 3, "held": 1, "may_claim": 2
+    "template_id": "2123985067360387072", "claimed": true, "per_user_limit": 3, "holdings": 1, "may_claim": 2
 })))]
 pub(crate) struct MyTemplate {
     #[schema(value_type = Id)]
@@ -28,7 +28,7 @@ pub(crate) struct MyTemplate {
     per_user_limit: u32,
     /// Coupons that count against the limit, used and expired ones too. Null: there is no limit.
     #[schema(minimum = 0, required = true)]
-    held: Option<u32>,
+    holdings: Option<u32>,
     /// Coupons that the limit still allows, whether or not the template is open and has any left. Null: there is no
     /// limit.
     #[schema(minimum = 0, required = true)]
@@ -61,15 +61,15 @@ async fn one(app: &App, user: UserId, id: TemplateId) -> Result<Json<MyTemplate>
     let limit = template.per_user_limit;
     let read = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        held::get(&mut connection, user, id, limit).await
+        holdings::get(&mut connection, user, id, limit).await
     });
-    let held = read.await?;
-    let counted = (limit > 0).then_some(held.numbered);
+    let holdings = read.await?;
+    let counted = (limit > 0).then_some(holdings.numbered);
     Ok(Json(MyTemplate {
         template_id: id.to_string(),
-        claimed: held.any,
+        claimed: holdings.any,
         per_user_limit: limit,
-        held: counted,
-        may_claim: counted.map(|held| limit.saturating_sub(held)),
+        holdings: counted,
+        may_claim: counted.map(|holdings| limit.saturating_sub(holdings)),
     }))
 }

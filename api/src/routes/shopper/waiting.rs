@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     code::Code,
     http::schemas::Id,
-    queue::Standing,
+    queue::QueueEstimate,
     routes::bodies::claim_body::{ClaimBody, example},
 };
 
@@ -62,8 +62,8 @@ pub(crate) struct FoundBody {
 }
 
 impl WaitingBody {
-    pub(crate) fn of(id: ClaimId, standing: Standing) -> Self {
-        let Standing { position, estimated_ms } = standing;
+    pub(crate) fn of(id: ClaimId, estimate: QueueEstimate) -> Self {
+        let QueueEstimate { position, estimated_ms } = estimate;
         Self { id: id.to_string(), status: "processing", position, estimated_ms }
     }
 }
@@ -89,8 +89,8 @@ impl FoundBody {
 }
 
 /// Asks the client to look again about when the outcome is due.
-pub(crate) fn with_retry_after(mut response: Response, standing: Standing) -> Response {
-    let seconds = standing.estimated_ms.map_or(LOOK_SECONDS_UNKNOWN, |ms| ms.div_ceil(1_000));
+pub(crate) fn with_retry_after(mut response: Response, estimate: QueueEstimate) -> Response {
+    let seconds = estimate.estimated_ms.map_or(LOOK_SECONDS_UNKNOWN, |ms| ms.div_ceil(1_000));
     let seconds = seconds.clamp(LOOK_SECONDS.0, LOOK_SECONDS.1);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     response
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn bodies_are_as_documented() {
-        let standing = Standing { position: Some(812), estimated_ms: None };
-        let waiting = serde_json::to_string(&WaitingBody::of(ClaimId(5), standing)).unwrap();
+        let estimate = QueueEstimate { position: Some(812), estimated_ms: None };
+        let waiting = serde_json::to_string(&WaitingBody::of(ClaimId(5), estimate)).unwrap();
         let documented = r#"{"id":"5","status":"processing","position":812,"estimated_ms":null}"#;
         assert_eq!(waiting, documented);
         let rejected = json!({ "status": "rejected", "code": "SOLD_OUT", "retryable": false });
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_client_looks_again_when_its_claim_is_due_and_not_all_the_time() {
         let seconds = |estimated_ms| {
-            let standing = Standing { position: Some(9), estimated_ms };
-            let response = with_retry_after(().into_response(), standing);
+            let estimate = QueueEstimate { position: Some(9), estimated_ms };
+            let response = with_retry_after(().into_response(), estimate);
             response.headers()[header::RETRY_AFTER].to_str().unwrap().to_owned()
         };
         let known = [Some(0), Some(1_001), Some(600_000), None].map(seconds);

@@ -122,8 +122,9 @@ impl Walk {
         claim: &Claim,
         queued: &InQueue,
     ) -> Result<bool, GateError> {
-        let (gate, door) = (self.gates.gate(), self.door(template));
-        let again = gate.claim_replicated(claim, queued.epoch, queued.at, door, self.copies);
+        let (gate, queue_options) = (self.gates.gate(), self.queue_options(template));
+        let again =
+            gate.claim_replicated(claim, queued.epoch, queued.at, queue_options, self.copies);
         // The first call's wait covers this one's.
         let (verdict, enough, _wait) = again.await?;
         Ok(match verdict {

@@ -12,7 +12,7 @@ use mysql_store::{
     MySqlPool, StoreError, connect,
     look_up::{self, StoredAnswer},
 };
-use redis_gate::{Door, GateError, Refusal, RequestState, Verdict};
+use redis_gate::{GateError, QueueOptions, Refusal, RequestState, Verdict};
 use runtime::{Backoff, FailPoints};
 use tokio::sync::Semaphore;
 
@@ -273,23 +273,23 @@ impl Walk {
         // The gate keeps milliseconds, and so does what this process publishes.
         let at = (self.clock)();
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at);
-        let (gate, door) = (self.gates.gate(), self.door(template));
+        let (gate, queue_options) = (self.gates.gate(), self.queue_options(template));
         let waits = template.claim_mode == ClaimMode::Queued
             && template.accept_after == AcceptAfter::Replica;
         if waits {
             let (verdict, enough, wait) =
-                gate.claim_replicated(claim, epoch, at, door, self.copies).await?;
+                gate.claim_replicated(claim, epoch, at, queue_options, self.copies).await?;
             let refusing_until = Instant::now() + wait;
             return Ok(GateAnswer { verdict, at, copied: Some(enough), refusing_until });
         }
-        let (verdict, wait) = gate.claim_to_answer(claim, epoch, at, door).await?;
+        let (verdict, wait) = gate.claim_to_answer(claim, epoch, at, queue_options).await?;
         Ok(GateAnswer { verdict, at, copied: None, refusing_until: Instant::now() + wait })
     }
 
     /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode spill.
-    pub(super) fn door(&self, template: &Template) -> Door {
+    pub(super) fn queue_options(&self, template: &Template) -> QueueOptions {
         let behind = template.claim_mode == ClaimMode::Spill && self.is_behind(template);
-        Door { behind, accept_after: template.accept_after }
+        QueueOptions { behind, accept_after: template.accept_after }
     }
 
     fn is_behind(&self, template: &Template) -> bool {

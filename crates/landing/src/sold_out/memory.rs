@@ -33,7 +33,7 @@ pub(super) struct Known {
 
 /// A claim, as far as it matters here.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish {
+pub(super) struct Attempt {
     pub(super) template: TemplateId,
     pub(super) user: UserId,
     pub(super) quantity: u32,
@@ -78,11 +78,11 @@ impl Known {
     }
 
     /// Whether the gate would refuse this as sold out, before anything else: in the order of `claim.lua`.
-    fn covers(&self, wish: &Wish) -> bool {
+    fn covers(&self, attempt: &Attempt) -> bool {
         let (starts, ends) = self.gate.window_ms;
-        (starts..ends).contains(&wish.now_ms)
-            && i64::from(wish.quantity) <= self.gate.limit
-            && self.users.binary_search(&wish.user.0).is_err()
+        (starts..ends).contains(&attempt.now_ms)
+            && i64::from(attempt.quantity) <= self.gate.limit
+            && self.users.binary_search(&attempt.user.0).is_err()
     }
 }
 
@@ -92,11 +92,11 @@ impl Memory {
     }
 
     /// Returns whether a claim is refused as sold out without asking the gate.
-    pub(super) fn refuses(&self, wish: &Wish, at: Micros) -> bool {
+    pub(super) fn refuses(&self, attempt: &Attempt, at: Micros) -> bool {
         let known = read(&self.0);
-        let Some(known) = known.get(&wish.template) else { return false };
+        let Some(known) = known.get(&attempt.template) else { return false };
         known.asked_at.store(at, Ordering::Relaxed);
-        known.is_allowed(at) && known.covers(wish)
+        known.is_allowed(at) && known.covers(attempt)
     }
 
     /// Remembers a template, if there is room.
@@ -175,8 +175,8 @@ mod tests {
         Arc::new(Known::new(Epoch(1), GATE, vec![7, 9], 0))
     }
 
-    fn wish(user: i64) -> Wish {
-        Wish { template: TEMPLATE, user: UserId(user), quantity: 1, now_ms: 150 }
+    fn attempt(user: i64) -> Attempt {
+        Attempt { template: TEMPLATE, user: UserId(user), quantity: 1, now_ms: 150 }
     }
 
     #[test]
@@ -184,16 +184,16 @@ mod tests {
         loom::model(|| {
             let (memory, known) = (Memory::new(), known());
             assert!(memory.insert(TEMPLATE, Arc::clone(&known)));
-            assert!(!memory.refuses(&wish(8), 10), "no look allowed it");
+            assert!(!memory.refuses(&attempt(8), 10), "no look allowed it");
             known.allow(20);
-            let refused = |wish| memory.refuses(&wish, 19);
-            assert!(refused(wish(8)) && refused(wish(6)) && refused(wish(10)));
-            assert!(!refused(wish(7)) && !refused(wish(9)), "they have an entry");
-            assert!(!refused(Wish { quantity: 3, ..wish(8) }), "beyond the limit");
-            assert!(!refused(Wish { now_ms: 99, ..wish(8) }), "not open");
-            assert!(!refused(Wish { now_ms: 200, ..wish(8) }), "closed");
-            assert!(!refused(Wish { template: TemplateId(2), ..wish(8) }));
-            assert!(!memory.refuses(&wish(8), 20), "the lease is over");
+            let refused = |attempt| memory.refuses(&attempt, 19);
+            assert!(refused(attempt(8)) && refused(attempt(6)) && refused(attempt(10)));
+            assert!(!refused(attempt(7)) && !refused(attempt(9)), "they have an entry");
+            assert!(!refused(Attempt { quantity: 3, ..attempt(8) }), "beyond the limit");
+            assert!(!refused(Attempt { now_ms: 99, ..attempt(8) }), "not open");
+            assert!(!refused(Attempt { now_ms: 200, ..attempt(8) }), "closed");
+            assert!(!refused(Attempt { template: TemplateId(2), ..attempt(8) }));
+            assert!(!memory.refuses(&attempt(8), 20), "the lease is over");
         });
     }
 
@@ -208,11 +208,11 @@ mod tests {
                 thread::spawn(move || memory.forget(TEMPLATE))
             };
             // It may be refused or not.
-            memory.refuses(&wish(8), 10);
+            memory.refuses(&attempt(8), 10);
             forgetting.join().unwrap();
-            assert!(!memory.refuses(&wish(8), 10));
+            assert!(!memory.refuses(&attempt(8), 10));
             looking.join().unwrap();
-            assert!(!memory.refuses(&wish(8), 10));
+            assert!(!memory.refuses(&attempt(8), 10));
         });
     }
 
@@ -228,7 +228,7 @@ mod tests {
             new.allow(20);
             memory.insert(TEMPLATE, new);
             failing.join().unwrap();
-            assert!(memory.refuses(&wish(8), 10));
+            assert!(memory.refuses(&attempt(8), 10));
         });
     }
 

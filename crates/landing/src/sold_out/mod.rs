@@ -5,7 +5,7 @@
 //! Within an epoch the gate removes no entry. So the users of a scan are all there are if the gate has as many of them
 //! when a look comes, whatever happened during the scan. A look also finds everything else that `claim.lua` would
 //! decide by. It allows refusals for [`REFUSING`], counted from before it was sent, and a look is sent every
-//! 50 ms. A late, failed or differing one allows nothing more: then the gate is asked, as for any claim.
+//! 40 ms. A late, failed or differing one allows nothing more: then the gate is asked, as for any claim.
 //! The gate notes each look that allows refusals. Whom it admits meanwhile is answered only when they are over, so a
 //! user who was told of a coupon is never told that nothing is left (docs/decisions/0065, and `sold_out` in the model).
 
@@ -25,11 +25,11 @@ use redis_gate::{Gate, GateError, REFUSING, SoldOutLook};
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::memory::{Memory, Micros, Wish};
+use self::memory::{Attempt, Memory, Micros};
 use crate::metric;
 
 /// Time between the beginnings of two looks: a look may be lost, and the next one still comes in time.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 /// How long a template is watched after the last claim.
 const WATCHED_FOR: Duration = Duration::from_secs(1);
@@ -85,8 +85,8 @@ impl SoldOut {
         quantity: u32,
         now: DateTime<Utc>,
     ) -> bool {
-        let wish = Wish { template, user, quantity, now_ms: now.timestamp_millis() };
-        self.0.memory.refuses(&wish, self.0.now())
+        let attempt = Attempt { template, user, quantity, now_ms: now.timestamp_millis() };
+        self.0.memory.refuses(&attempt, self.0.now())
     }
 
     /// Forgets a template: this process has heard of a change before its next look.

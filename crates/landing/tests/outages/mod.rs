@@ -24,7 +24,7 @@ use landing::{
 };
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use mysql_store::{StoreError, connect, stock};
-use redis_gate::Door;
+use redis_gate::QueueOptions;
 use runtime::FailPoints;
 use testkit::until_true;
 
@@ -143,7 +143,7 @@ async fn a_mysql_that_falls_silent_keeps_nobody_waiting_and_what_is_stuck_is_cou
     let _recorded = metrics::set_default_local_recorder(&gauges);
     let lost = claim(USER, "a", 1);
     let epoch = world.meta().await.epoch;
-    world.gate.claim(&lost, epoch, now(), Door::direct()).await.unwrap();
+    world.gate.claim(&lost, epoch, now(), QueueOptions::direct()).await.unwrap();
     let patient = Resolver { grace: Duration::from_secs(10), ..world.resolver() };
     let mut watch = Watch::default();
     patient.look_again(&mut watch, now()).await.unwrap();

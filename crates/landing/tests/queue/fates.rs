@@ -6,7 +6,7 @@ use landing::claims::{
     fate::{ClaimQuery, Fate, QueuedFate, fate, queued_fate},
 };
 use mysql_store::{connect, look_up::ClaimFate};
-use redis_gate::{Door, Verdict};
+use redis_gate::{QueueOptions, Verdict};
 use testkit::Proxy;
 
 use super::{Chain, accepted, ask, epoch_of};
@@ -97,7 +97,7 @@ async fn a_direct_claim_that_died_with_its_gate_is_given_up_once_no_queue_can_ca
     let chain = Chain::open("spill died", ClaimMode::Spill, AcceptAfter::Topic).await;
     let (gate, died) = (&chain.world.gate, claim(USER, "a", 1));
     let epoch = chain.world.meta().await.epoch;
-    let verdict = gate.claim(&died, epoch, now(), Door::direct()).await.unwrap();
+    let verdict = gate.claim(&died, epoch, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     assert!(matches!(looked_up(&chain, &died, USER).await, Fate::Processing { .. }), "in flight");
     chain.world.lose_gate().await;

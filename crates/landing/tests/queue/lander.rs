@@ -15,7 +15,7 @@ use mysql_store::{
     stock::{self, NewMovement},
     template,
 };
-use redis_gate::{Door, RequestState, Verdict};
+use redis_gate::{QueueOptions, RequestState, Verdict};
 use runtime::FailPoints;
 use sqlx::Connection;
 use testkit::until_true;
@@ -72,7 +72,8 @@ impl Bench {
     /// Queues a claim in the gate.
     async fn queue(&self, claim: &Claim) -> QueuedClaim {
         let epoch = self.world.meta().await.epoch;
-        let verdict = self.world.gate.claim(claim, epoch, now(), Door::direct()).await.unwrap();
+        let verdict =
+            self.world.gate.claim(claim, epoch, now(), QueueOptions::direct()).await.unwrap();
         let Verdict::Queued { numbers, .. } = verdict else { panic!("{verdict:?}") };
         QueuedClaim {
             admission: Admission { epoch, ..admission(claim.clone(), numbers) },

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coupon::{AcceptAfter, Claim, TemplateId};
 use landing::resolver::{Resolved, Resolver, Watch};
-use redis_gate::{Door, RequestState, Verdict};
+use redis_gate::{QueueOptions, RequestState, Verdict};
 use testkit::until_true;
 
 use super::{Chain, Silent, accepted};
@@ -94,7 +94,7 @@ async fn a_queue_that_does_not_answer_keeps_no_direct_admission_from_being_ended
     chain.world.publish(template_id, 10, 1).await;
     let epoch = chain.world.rebuild_gate_of(template_id).await;
     let lost = Claim { template_id, ..claim(USER, "b", 1) };
-    let verdict = gate.claim(&lost, epoch, now(), Door::direct()).await.unwrap();
+    let verdict = gate.claim(&lost, epoch, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
     let resolver = Resolver { queue: Arc::new(Silent::default()), ..chain.world.resolver() };
     let is_ended = async || gate.in_flight_count(template_id, epoch).await.unwrap() == 0;

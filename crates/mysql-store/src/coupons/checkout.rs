@@ -54,7 +54,7 @@ pub async fn find(
 ///
 /// # Errors
 /// The statement fails.
-pub async fn hold(
+pub async fn lock_rows(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
     ids: &[CouponId],
@@ -183,7 +183,7 @@ pub async fn lock(
         .map_err(StoreError::query("read a coupon's lock"))
 }
 
-/// Lifts the lock that an order has placed on a coupon that is held, if it has.
+/// Lifts the lock that an order has placed on a coupon whose row is locked, if it has.
 ///
 /// # Errors
 /// The statement fails.

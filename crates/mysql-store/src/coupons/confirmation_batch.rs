@@ -25,7 +25,7 @@ const COUPONS_MAX: usize = 512;
 
 /// A payment as it is asked for, before anything is known of its claim.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RequestedPayment<'a> {
     /// The shop's name for it.
     pub payment_ref: &'a str,
     pub claim: ClaimId,
@@ -46,12 +46,13 @@ pub type Confirmed = (usize, Vec<UserCoupon>);
 pub async fn confirm_all(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
-    asked: &[Asked<'_>],
+    asked: &[RequestedPayment<'_>],
     now: DateTime<Utc>,
 ) -> Result<Option<Vec<Confirmed>>, StoreError> {
     let stored = stored(transaction, merchant, asked).await?;
-    let is_new = |(_, one): &(usize, &Asked<'_>)| !stored.contains(one.payment_ref);
-    let new: Vec<(usize, &Asked<'_>)> = asked.iter().enumerate().filter(is_new).collect();
+    let is_new = |(_, one): &(usize, &RequestedPayment<'_>)| !stored.contains(one.payment_ref);
+    let new: Vec<(usize, &RequestedPayment<'_>)> =
+        asked.iter().enumerate().filter(is_new).collect();
     let claims = held_claims(transaction, &new).await?;
     let payments = fitting(&new, &claims, merchant, now);
     if payments.is_empty() {
@@ -118,7 +119,7 @@ struct HeldClaim {
 /// replacement bears the id of its coupon's claim too, but is never held.
 async fn held_claims(
     connection: &mut MySqlConnection,
-    payments: &[(usize, &Asked<'_>)],
+    payments: &[(usize, &RequestedPayment<'_>)],
 ) -> Result<HashMap<ClaimId, HeldClaim>, StoreError> {
     let ids: Vec<ClaimId> = payments.iter().map(|(_, one)| one.claim).collect();
     let filled = rows::filled(&ids);
@@ -157,7 +158,7 @@ async fn held_claims(
 
 /// Those of the payments whose coupons all seem to be held, of at most [`COUPONS_MAX`] coupons.
 fn fitting<'a>(
-    asked: &[(usize, &Asked<'a>)],
+    asked: &[(usize, &RequestedPayment<'a>)],
     claims: &'a HashMap<ClaimId, HeldClaim>,
     merchant: MerchantId,
     now: DateTime<Utc>,
@@ -165,7 +166,7 @@ fn fitting<'a>(
     let mut count = 0;
     let mut fitting = Vec::new();
     for (at, one) in asked {
-        let Asked { payment_ref, claim, coupons } = **one;
+        let RequestedPayment { payment_ref, claim, coupons } = **one;
         let Some(HeldClaim { template, quantity, coupons: held }) = claims.get(&claim) else {
             continue;
         };
@@ -203,7 +204,7 @@ async fn validity(
 async fn stored(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
-    payments: &[Asked<'_>],
+    payments: &[RequestedPayment<'_>],
 ) -> Result<HashSet<String>, StoreError> {
     let refs: Vec<&str> = payments.iter().map(|one| one.payment_ref).collect();
     let filled = rows::filled(&refs);

@@ -7,7 +7,7 @@ use crate::StoreError;
 
 /// A user's coupons of one template, whatever became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct Holdings {
     /// Whether there is any.
     pub any: bool,
     /// How many count against the limit; 0 if the template has none. Those that support has given outside the limit
@@ -25,7 +25,7 @@ pub async fn get(
     user: UserId,
     template: TemplateId,
     per_user_limit: u32,
-) -> Result<Held, StoreError> {
+) -> Result<Holdings, StoreError> {
     let numbers: Vec<i64> = sqlx::query_scalar(
         "select claim_no from user_coupon where template_id = ? and user_id = ? \
          order by claim_no limit ?",
@@ -38,5 +38,5 @@ pub async fn get(
     .map_err(StoreError::query("read what a user has had of a template"))?;
     let limited = numbers.iter().filter(|number| **number <= i64::from(limit::PER_USER_MAX));
     let numbered = if per_user_limit == 0 { 0 } else { limited.count() };
-    Ok(Held { any: !numbers.is_empty(), numbered: u32::try_from(numbered).unwrap_or(u32::MAX) })
+    Ok(Holdings { any: !numbers.is_empty(), numbered: u32::try_from(numbered).unwrap_or(u32::MAX) })
 }

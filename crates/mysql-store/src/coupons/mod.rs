@@ -4,7 +4,7 @@ pub mod checkout;
 pub mod confirmation;
 pub mod confirmation_batch;
 pub mod desk;
-pub mod held;
+pub mod holdings;
 pub mod redemption;
 pub mod redemption_batch;
 pub mod redemption_order;

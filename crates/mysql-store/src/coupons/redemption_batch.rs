@@ -43,7 +43,7 @@ pub async fn known_orders(
     Ok(known.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
 }
 
-/// Uses coupons that are held, each for its order, and returns how many: an unused one, valid by the caller's clock and
+/// Uses coupons whose rows are locked, each for its order, and returns how many: an unused one, valid by the caller's clock and
 /// by the server's.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub async fn use_all(
     Ok(used)
 }
 
-/// Lifts the locks on coupons that are held, whichever orders placed them.
+/// Lifts the locks on coupons whose rows are locked, whichever orders placed them.
 ///
 /// # Errors
 /// The statement fails.

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};
 use mysql_store::{
-    confirmation_batch::{self, Asked},
+    confirmation_batch::{self, RequestedPayment},
     connect,
     landing::{Attempt, Landing},
     returns::Cause,
@@ -17,12 +17,16 @@ use crate::{
 const USABLE: &str = "select count(*) from user_coupon where status = 0 and version = 2";
 const PAYMENTS: &str = "select count(*) from coupon_payment";
 
-fn payment<'a>(payment_ref: &'a str, of: &Landing, coupons: &'a [CouponId]) -> Asked<'a> {
-    Asked { payment_ref, claim: of.landed.id, coupons: Some(coupons) }
+fn payment<'a>(
+    payment_ref: &'a str,
+    of: &Landing,
+    coupons: &'a [CouponId],
+) -> RequestedPayment<'a> {
+    RequestedPayment { payment_ref, claim: of.landed.id, coupons: Some(coupons) }
 }
 
-fn whole<'a>(payment_ref: &'a str, of: &Landing) -> Asked<'a> {
-    Asked { payment_ref, claim: of.landed.id, coupons: None }
+fn whole<'a>(payment_ref: &'a str, of: &Landing) -> RequestedPayment<'a> {
+    RequestedPayment { payment_ref, claim: of.landed.id, coupons: None }
 }
 
 /// Confirms payments together, and returns the positions of those that are with their coupons; `None` if each is to go by
@@ -30,7 +34,7 @@ fn whole<'a>(payment_ref: &'a str, of: &Landing) -> Asked<'a> {
 async fn together(
     store: &Store,
     merchant: MerchantId,
-    payments: &[Asked<'_>],
+    payments: &[RequestedPayment<'_>],
 ) -> Option<Vec<(usize, Vec<CouponId>)>> {
     let pool = connect::pool(&store.url, 1).await.unwrap();
     let mut transaction = connect::begin(&pool).await.unwrap();
@@ -73,7 +77,7 @@ async fn plain_payments_are_confirmed_together_and_no_other_one_is_touched() {
         payment("6 names another claim's", &all[5], &ids[0]),
         whole("7 was never held", &all[9]),
         whole("8", &all[6]),
-        Asked { payment_ref: "9 is for no claim", claim: ClaimId(9), coupons: None },
+        RequestedPayment { payment_ref: "9 is for no claim", claim: ClaimId(9), coupons: None },
         whole("used", &all[7]),
     ];
     let expected = vec![(0, ids[0].clone()), (1, ids[1][..1].to_vec()), (7, ids[6].clone())];
@@ -120,7 +124,7 @@ async fn a_payment_more_in_a_transaction_costs_no_statement_more() {
     let all: Vec<Landing> = (1..=65).map(|n| held(&format!("key-{n}"), &[n], soon)).collect();
     assert_eq!(store.land(&all).await, Attempt::Landed);
     let refs: Vec<String> = (100..165).map(|n| format!("pay-{n}")).collect();
-    let payments: Vec<Asked<'_>> =
+    let payments: Vec<RequestedPayment<'_>> =
         refs.iter().zip(&all).map(|(payment_ref, of)| whole(payment_ref, of)).collect();
     let pool = connect::pool(&store.url, 1).await.unwrap();
     let mut counts = Vec::new();
@@ -152,7 +156,7 @@ async fn payments_for_more_coupons_than_a_transaction_may_lock_are_left_out() {
         .collect();
     assert_eq!(store.land(&all).await, Attempt::Landed);
     let refs: Vec<String> = (1..=6).map(|n| format!("pay-{n}")).collect();
-    let payments: Vec<Asked<'_>> =
+    let payments: Vec<RequestedPayment<'_>> =
         refs.iter().zip(&all).map(|(payment_ref, of)| whole(payment_ref, of)).collect();
     let positions = |confirmed: Option<Vec<(usize, Vec<CouponId>)>>| -> Vec<usize> {
         confirmed.unwrap().into_iter().map(|(at, _)| at).collect()

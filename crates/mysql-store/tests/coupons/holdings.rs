@@ -1,14 +1,14 @@
 //! What a user has had of a template.
 
 use coupon::{TemplateId, UserId};
-use mysql_store::held::{self, Held};
+use mysql_store::holdings::{self, Holdings};
 use testkit::{CouponRow, insert_coupons};
 
 use crate::harness::{Store, TEMPLATE, USER, execute};
 
 async fn held(store: &mut Store, template: TemplateId, limit: u32) -> (bool, u32) {
-    let held = held::get(&mut store.connection, USER, template, limit).await.unwrap();
-    let Held { any, numbered } = held;
+    let held = holdings::get(&mut store.connection, USER, template, limit).await.unwrap();
+    let Holdings { any, numbered } = held;
     (any, numbered)
 }
 
@@ -36,6 +36,7 @@ async fn coupons_count_against_the_limit_by_their_numbers_whatever_became_of_the
     assert_eq!(held(&mut store, TemplateId(11), 1).await, (true, 1));
     // Without a limit a coupon's number is its id, however small.
     assert_eq!(held(&mut store, TEMPLATE, 0).await, (true, 0));
-    let other = held::get(&mut store.connection, UserId(USER.0 + 2), TEMPLATE, 3).await.unwrap();
-    assert_eq!(other, Held { any: false, numbered: 0 });
+    let other =
+        holdings::get(&mut store.connection, UserId(USER.0 + 2), TEMPLATE, 3).await.unwrap();
+    assert_eq!(other, Holdings { any: false, numbered: 0 });
 }

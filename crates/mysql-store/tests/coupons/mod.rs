@@ -1,7 +1,7 @@
 //! A user's coupons.
 
 mod confirmation_batch;
-mod held;
+mod holdings;
 mod redemption;
 pub(crate) mod returns;
 mod status_counts;

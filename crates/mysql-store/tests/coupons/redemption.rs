@@ -176,6 +176,6 @@ async fn a_lock_is_an_orders_until_it_lapses_or_is_lifted() {
     assert_eq!(checkout::terms(connection, &[id]).await.unwrap()[0].lock, None);
     checkout::unlock(connection, id, "o").await.unwrap();
     assert_eq!(number(connection, "select count(*) from coupon_lock").await, 0);
-    assert_eq!(checkout::hold(connection, MERCHANT, &[id, id]).await.unwrap().len(), 1);
+    assert_eq!(checkout::lock_rows(connection, MERCHANT, &[id, id]).await.unwrap().len(), 1);
     assert_eq!(checkout::find(connection, coupon::MerchantId(2), id).await.unwrap(), None);
 }

@@ -14,7 +14,7 @@ use mysql_store::{
     user_coupon::{self, Use, UserCoupon},
     verify, view_generation,
 };
-use redis_gate::{Door, OpenFacts, Verdict};
+use redis_gate::{OpenFacts, QueueOptions, Verdict};
 use redis_view::{Begun, Change, GenerationsFuture, ViewCoupon, ViewStore};
 use runtime::Clock;
 use tokio::{
@@ -250,8 +250,12 @@ impl Stage {
         let (id, key) = (ClaimId(100 + user.0), format!("key-{user}"));
         let claimed_at = self.now - TimeDelta::minutes(30);
         let claim = testkit::claim(id, TEMPLATE, user, &key, 1, claimed_at);
-        let admitted =
-            self.sources.gate.claim(&claim, EPOCH, claim.claimed_at, Door::direct()).await.unwrap();
+        let admitted = self
+            .sources
+            .gate
+            .claim(&claim, EPOCH, claim.claimed_at, QueueOptions::direct())
+            .await
+            .unwrap();
         let Verdict::Admitted { numbers, .. } = admitted else { panic!("{admitted:?}") };
         let life = if user == SLEEPER { TimeDelta::minutes(1) } else { TimeDelta::hours(1) };
         let landed = LandedClaim {

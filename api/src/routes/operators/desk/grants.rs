@@ -74,7 +74,7 @@ pub(crate) struct GrantsParams {
 }
 
 /// A job, as requested.
-struct Wish {
+struct GrantJob {
     template_id: TemplateId,
     rows: Vec<NewRow>,
     quantity: u32,
@@ -129,8 +129,8 @@ pub(crate) async fn create(
         let detail = "Send a new `Idempotency-Key` with each job, and the same one with a retry.";
         Problem::new(Code::IdempotencyKeyMissing, detail)
     })?;
-    let wish = Wish::read(&template, operator, request_id, params, &upload)?;
-    let work = || create_once(&app, operator, &template, &wish);
+    let wanted = GrantJob::read(&template, operator, request_id, params, &upload)?;
+    let work = || create_once(&app, operator, &template, &wanted);
     let (job, replayed) = connect::within(connect::retried(work, Problem::is_contended)).await?;
     if !replayed {
         info!(job.id = %job.id, template.id = %id, rows = job.total_rows, "created a job of grants");
@@ -157,29 +157,29 @@ async fn create_once(
     app: &App,
     operator: Operator,
     template: &Template,
-    wish: &Wish,
+    wanted: &GrantJob,
 ) -> Result<(Job, bool), Problem> {
     let mut transaction = connect::begin(&app.pool).await?;
-    if let Some(known) = known(&mut transaction, operator, wish).await? {
+    if let Some(known) = known(&mut transaction, operator, wanted).await? {
         return Ok((known, true));
     }
     let now = app.clock.now();
     allowed(template, now)?;
     let (id, actor) = (app.ids.job()?, operator.actor());
-    let created = job::create(&mut transaction, &wish.as_job(id, operator, &actor), now).await;
+    let created = job::create(&mut transaction, &wanted.as_job(id, operator, &actor), now).await;
     if let Err(error) = created {
         // An equal request was faster; the insert waited for it.
         if error.duplicate_key() != Some(DuplicateKey::Other) {
             return Err(error.into());
         }
-        let known = known(&mut transaction, operator, wish).await?;
+        let known = known(&mut transaction, operator, wanted).await?;
         return Ok((known.ok_or(StoreError::Contended)?, true));
     }
-    job_row::create(&mut transaction, id, &wish.rows).await?;
+    job_row::create(&mut transaction, id, &wanted.rows).await?;
     if job::open(&mut transaction, operator.merchant_id).await? > limit::JOBS_OPEN_MAX {
         return Err(too_many());
     }
-    add_stock(app, operator, &mut transaction, (id, wish), now).await?;
+    add_stock(app, operator, &mut transaction, (id, wanted), now).await?;
     let job = job::get(&mut transaction, operator.merchant_id, id).await?;
     let job = job.ok_or(StoreError::Contended)?;
     let action = Action {
@@ -198,10 +198,10 @@ async fn create_once(
 async fn known(
     transaction: &mut MySqlConnection,
     operator: Operator,
-    wish: &Wish,
+    wanted: &GrantJob,
 ) -> Result<Option<Job>, Problem> {
-    let known = job::by_request(transaction, operator.merchant_id, &wish.request_id).await?;
-    if known.as_ref().is_some_and(|job| job.digest != wish.digest) {
+    let known = job::by_request(transaction, operator.merchant_id, &wanted.request_id).await?;
+    if known.as_ref().is_some_and(|job| job.digest != wanted.digest) {
         let detail = "This `Idempotency-Key` was used for another job, or with another key of an operator. Send \
                       a new one.";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
@@ -241,24 +241,24 @@ async fn add_stock(
     app: &App,
     operator: Operator,
     transaction: &mut MySqlConnection,
-    (id, wish): (JobId, &Wish),
+    (id, wanted): (JobId, &GrantJob),
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
-    let delta = wish.added();
+    let delta = wanted.added();
     if delta == 0 {
         return Ok(());
     }
     let (request_id, actor) = (RequestId::job_movement(id), operator.actor());
-    let new = NewMovement { request_id: &request_id, delta, reason: &wish.reason, actor: &actor };
-    let moved = stock::add_movement(transaction, wish.template_id, &new, now).await?;
+    let new = NewMovement { request_id: &request_id, delta, reason: &wanted.reason, actor: &actor };
+    let moved = stock::add_movement(transaction, wanted.template_id, &new, now).await?;
     let (Recorded { seq, total, stock }, _) = stock_movements::recorded(moved)?;
     let action = Action {
         merchant_id: operator.merchant_id,
         name: "stock.move".to_owned(),
-        target: templates::target(wish.template_id),
+        target: templates::target(wanted.template_id),
         before: Some(json!({ "total": total - delta, "stock": stock - delta })),
         after: Some(json!({
-            "seq": seq, "delta": delta, "reason": wish.reason, "total": total, "stock": stock,
+            "seq": seq, "delta": delta, "reason": wanted.reason, "total": total, "stock": stock,
             "job_id": id.to_string(),
         })),
     };
@@ -278,7 +278,7 @@ fn invalid(field: &str, problem: &str) -> Problem {
     Problem::new(Code::InvalidGrants, format!("{field}: {problem}.")).with("field", field)
 }
 
-impl Wish {
+impl GrantJob {
     fn read(
         template: &Template,
         operator: Operator,

@@ -25,7 +25,7 @@ use crate::{
     routes::operators::{
         reports::{
             figures::{FiguresJson, KnownJson, time},
-            span::Asked,
+            span::SpanQuery,
             unavailable,
         },
         templates,
@@ -199,7 +199,7 @@ pub(crate) async fn get(
 ) -> Result<Json<ReportJson>, Problem> {
     let template = templates::owned(&app, operator, id).await?;
     let now = app.clock.now();
-    let span = Asked { from, to, step: None }.span(&template.window, now, POINTS)?;
+    let span = SpanQuery { from, to, step: None }.span(&template.window, now, POINTS)?;
     let history = &app.stats.history;
     // Held until MySQL is read too: reports must not take its connections from claims.
     let turn = history.turn().await.map_err(|error| unavailable(&error))?;

@@ -32,13 +32,13 @@ const SECONDS: std::ops::Range<i64> = 0..253_402_300_800;
 
 /// What a request asks for.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct SpanQuery {
     pub(crate) from: Option<DateTime<Utc>>,
     pub(crate) to: Option<DateTime<Utc>>,
     pub(crate) step: Option<i64>,
 }
 
-impl Asked {
+impl SpanQuery {
     /// Returns the span of a template's statistics, of at most `points` steps if none is asked for.
     pub(crate) fn span(
         self,
@@ -114,7 +114,7 @@ mod tests {
         Window { starts_at: at("2026-11-27T08:00:00Z"), ends_at: at("2026-11-28T08:00:00Z") }
     }
 
-    fn span(asked: Asked, now: &str) -> Option<[i64; 3]> {
+    fn span(asked: SpanQuery, now: &str) -> Option<[i64; 3]> {
         let Span { from, to, step } = asked.span(&window(), at(now), POINTS_DEFAULT).ok()?;
         Some([from, to, step])
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn without_a_span_the_sale_is_shown_as_far_as_it_is() {
         let opens = window().starts_at.timestamp();
-        let asked = Asked::default();
+        let asked = SpanQuery::default();
         let during = span(asked, "2026-11-27T08:30:00.5Z").unwrap();
         assert_eq!(during, [opens - 3_600, opens + 1_830, 30], "whole steps around it");
         let later = span(asked, "2026-12-05T00:00:00Z").unwrap();
@@ -136,32 +136,32 @@ mod tests {
     #[test]
     fn a_span_that_is_asked_for_is_taken_and_nonsense_is_refused() {
         let now = "2026-11-27T09:00:00Z";
-        let minutes = Asked {
+        let minutes = SpanQuery {
             from: Some(at("2026-11-27T08:00:30Z")),
             to: Some(at("2026-11-27T08:01:30Z")),
             step: Some(60),
         };
         let opens = window().starts_at.timestamp();
         assert_eq!(span(minutes, now), Some([opens, opens + 120, 60]));
-        let from = |text: &str| Asked { from: Some(at(text)), ..minutes };
-        let to = |text: &str| Asked { to: Some(at(text)), ..minutes };
-        let step = |step: i64| Asked { step: Some(step), ..minutes };
+        let from = |text: &str| SpanQuery { from: Some(at(text)), ..minutes };
+        let to = |text: &str| SpanQuery { to: Some(at(text)), ..minutes };
+        let step = |step: i64| SpanQuery { step: Some(step), ..minutes };
         for wrong in [
             from("2026-11-27T08:01:30Z"),
             from("2025-11-20T08:00:00Z"),
-            Asked { from: Some(DateTime::<Utc>::MIN_UTC), ..minutes },
-            Asked { from: Some(DateTime::<Utc>::MAX_UTC), to: None, step: None },
+            SpanQuery { from: Some(DateTime::<Utc>::MIN_UTC), ..minutes },
+            SpanQuery { from: Some(DateTime::<Utc>::MAX_UTC), to: None, step: None },
             from("1969-12-31T23:59:59Z"),
             to("2026-11-27T08:00:00Z"),
-            Asked { to: DateTime::from_timestamp(SECONDS.end, 0), ..minutes },
-            Asked { to: Some(DateTime::<Utc>::MIN_UTC), from: None, step: None },
+            SpanQuery { to: DateTime::from_timestamp(SECONDS.end, 0), ..minutes },
+            SpanQuery { to: Some(DateTime::<Utc>::MIN_UTC), from: None, step: None },
             step(0),
             step(-1),
             step(86_401),
             step(i64::MAX),
-            Asked { step: Some(1), ..to("2026-11-28T08:00:00Z") },
+            SpanQuery { step: Some(1), ..to("2026-11-28T08:00:00Z") },
             // Without an end it is now.
-            Asked { to: None, ..from("2026-11-27T09:00:00Z") },
+            SpanQuery { to: None, ..from("2026-11-27T09:00:00Z") },
         ] {
             assert_eq!(span(wrong, now), None, "{wrong:?}");
         }

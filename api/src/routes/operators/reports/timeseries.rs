@@ -16,7 +16,7 @@ use crate::{
     routes::operators::{
         reports::{
             figures::{FiguresJson, KnownJson, time},
-            span::{Asked, POINTS_DEFAULT},
+            span::{POINTS_DEFAULT, SpanQuery},
             unavailable,
         },
         templates,
@@ -99,7 +99,7 @@ pub(crate) async fn get(
 ) -> Result<Json<TimeseriesJson>, Problem> {
     let template = templates::owned(&app, operator, id).await?;
     let now = app.clock.now();
-    let span = Asked { from, to, step }.span(&template.window, now, POINTS_DEFAULT)?;
+    let span = SpanQuery { from, to, step }.span(&template.window, now, POINTS_DEFAULT)?;
     let history = &app.stats.history;
     let turn = history.turn().await.map_err(|error| unavailable(&error))?;
     let known = history.read(turn, id, span, now.timestamp()).await;
