@@ -7,8 +7,12 @@ use chrono::{DateTime, Utc};
 use landing::queue::QueuePosition;
 use topic::PartitionProgress;
 
-/// Time from a claim that waits for no other to its outcome: a landing, and the lander's next word.
+/// Time from a claim that waits for no other to its outcome, in milliseconds: a landing, and the lander's next word.
 const TURN_MS: f64 = 100.0;
+
+/// Time from a landing until it is known while claims wait, in milliseconds: half of the second between two reports of the
+/// lander.
+const REPORTED_MS: f64 = 500.0;
 
 /// Claims that a partition lands in a second as long as nothing was measured and none waits: MySQL's own rate for single
 /// claims, so what is said is rather too long.
@@ -106,7 +110,8 @@ impl LandingRate {
         // What has landed since the report is not in the position.
         let since_ms = if waiting { age_ms as f64 } else { 0.0 };
         let ms = position as f64 * 1_000.0 / per_s - since_ms;
-        Some((ms.max(0.0) + TURN_MS) as u64)
+        let known_ms = if waiting { REPORTED_MS } else { TURN_MS };
+        Some((ms.max(0.0) + known_ms) as u64)
     }
 }
 
@@ -176,9 +181,9 @@ mod tests {
         let reports: Vec<_> =
             (0..10).map(|second| report(second * 2_000, 100_000, second * 1_000)).collect();
         let pace = pace(&reports);
-        assert_eq!(pace.estimated_ms(20_000, at(9_000)), Some(10_000 + 100));
-        assert_eq!(pace.estimated_ms(20_000, at(9_600)), Some(9_400 + 100), "some landed since");
-        assert_eq!(pace.estimated_ms(0, at(9_600)), Some(100));
+        assert_eq!(pace.estimated_ms(20_000, at(9_000)), Some(10_000 + 500));
+        assert_eq!(pace.estimated_ms(20_000, at(9_600)), Some(9_400 + 500), "some landed since");
+        assert_eq!(pace.estimated_ms(0, at(9_600)), Some(500));
     }
 
     #[test]

@@ -28,6 +28,9 @@ const AT_A_TIME: usize = 100;
 /// How long a client waits for its claim's end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// What the last event of a claim says that has landed.
+const LANDED: &[u8] = br#""status":"landed""#;
+
 #[derive(Debug)]
 pub struct Waiting {
     pub clients: usize,
@@ -98,12 +101,12 @@ async fn open_stream(stage: &Stage, claim: &Accepted) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Reads until the claim has succeeded.
+/// Reads until the claim has landed.
 async fn until_told(mut stream: TcpStream) -> Result<()> {
     let mut said = Vec::new();
-    while !said.windows(9).any(|window| window == b"succeeded") {
+    while !said.windows(LANDED.len()).any(|window| window == LANDED) {
         let read = stream.read_buf(&mut said).await?;
-        ensure!(read > 0, "a stream ended before its claim");
+        ensure!(read > 0, "a stream ended before its claim, after {}", said.escape_ascii());
     }
     Ok(())
 }
