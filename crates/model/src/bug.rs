@@ -1,5 +1,5 @@
-//! Incorrect variants of the protocols: each was once proposed, or differs from the code by one line. A search that
-//! does not find them proves nothing, so each has a test that it is caught.
+//! Incorrect variants of the protocols. Each was once proposed, or differs from the code by one line. A search that
+//! does not find them proves nothing, so a test checks for each that the search finds it.
 
 /// A planted mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -8,9 +8,9 @@ pub enum Bug {
     FenceOnClientsKey,
     /// A refusal is final although the user's entry was loaded from MySQL, so the winner is refused.
     RefusalWithoutLook,
-    /// The same without a limit, where a newly loaded gate knows no requests at all.
+    /// The same for a template without a limit, whose newly loaded gate has no requests at all.
     LimitlessRefusalWithoutLook,
-    /// A rebuild continues although MySQL's epoch is no longer its own.
+    /// A rebuild continues although another process has raised MySQL's epoch since.
     RebuildWithoutEpochCheck,
     /// No `begin.lua`: a rebuild replaces any gate that is absent or older.
     RebuildWithoutBegin,
@@ -52,7 +52,7 @@ pub enum Bug {
     PendingDropped,
     /// `claim.lua` admits requests again that the entry has dropped.
     DroppedAdmittedAgain,
-    /// A claim to an ended template without a gate is answered that the gate is loading.
+    /// A claim of an ended template that has no gate is answered `GATE_LOADING`.
     EndedWithoutGateUnanswered,
     /// `move.lua` does not compare the movement's number.
     MovementTwice,
@@ -68,7 +68,7 @@ pub enum Bug {
     StockAndMovementApart,
     /// `move.lua` does not let the stock become negative.
     CutClampedAtZero,
-    /// A short stock always causes a new epoch, even if only a cut has not reached the gate.
+    /// A landing that finds too little stock always causes a new epoch, even if only a cut has not reached the gate.
     CutTakenForDrift,
     /// A view's rebuild reads only the unused coupons.
     RebuildReadsUnusedOnly,
@@ -106,7 +106,7 @@ pub enum Bug {
     WaitOnAnotherConnection,
     /// A replay that writes nothing is answered 202 after a WAIT.
     ReplayWithoutWrite,
-    /// A queued claim of a user whose entry says to look is answered 202 without a look.
+    /// A queued claim is answered 202 without looking its key up in MySQL, although the user's entry demands it.
     QueuedWithoutLook,
     /// A rebuild does not load users that have only rejected claims.
     RejectedKeysNotLoaded,
@@ -116,27 +116,27 @@ pub enum Bug {
     EndNotedBeforeBegin,
     /// MySQL is read before `queued_epoch` is set.
     ReadBeforeQueuedEpoch,
-    /// `queued_epoch` is set whatever epoch MySQL has.
+    /// `queued_epoch` is set without comparing MySQL's epoch.
     QueuedEpochWithoutCompare,
-    /// Whether the template was ever queued is asked when the epoch is raised, not after `begin.lua`.
+    /// A rebuild reads whether the template was ever queued when it raises the epoch, not after `begin.lua`.
     NeverQueuedAskedAtRaise,
     /// A rebuild that has nothing to drain leaves `queued_epoch` as it is.
     SkipLeavesQueuedEpoch,
-    /// Queued landings are guarded by the epoch of direct ones.
+    /// The guard of a queued landing compares the epoch of direct ones.
     QueuedGuardHasDirectEpoch,
-    /// What is too late gets a rejected row under the client's key.
+    /// A queued claim that is too late gets a rejected row under the client's key.
     LateRowOnKey,
     /// A rejected row is written without deciding again under the lock of the stock row.
     RejectedWithoutLock,
-    /// That decision leaves out the epoch.
+    /// The decision under the lock does not compare the epoch.
     RejectedWithoutEpoch,
     /// The lander rejects a claim whose number is taken.
     NumberTakenRejected,
     /// A claim whose key has an answer under another id is skipped without a fence.
     ElsewhereWithoutFence,
-    /// The lander fences such a claim whatever `queued_epoch` is.
+    /// The lander fences such a claim without comparing `queued_epoch`.
     FenceWithoutEpoch,
-    /// A direct landing takes no rejected row for an answer.
+    /// A direct landing ignores a rejected row under its key.
     RejectionUnknownToDirect,
     /// The resolver leaves queued requests alone.
     ResolverIgnoresQueued,
@@ -146,25 +146,25 @@ pub enum Bug {
     EndNotedBeforeOutbox,
     /// `GET` reads the row first and `queued_epoch` after it.
     RowReadBeforeEpoch,
-    /// Without a gate ENDED is final as soon as the template has ended.
+    /// For a template without a gate, ENDED is final as soon as the template has ended.
     EndedBeforeTheQueueIsClosed,
     /// The queue is closed after the end without `begin.lua`.
     ClosedWithoutBegin,
-    /// A template that rejects what was accepted is taken for one whose queue is closed.
+    /// A template that rejects accepted claims counts as one whose queue is closed.
     RefusingTakenForClosed,
     /// A rebuild reads stock and last movement first, and the numbers after them.
     NumbersReadAfterStock,
-    /// A rebuild keeps the numbers that came back between its reads.
+    /// A rebuild keeps the numbers that were returned between its reads.
     NumbersNotFreedWhileLoading,
     /// A rebuild reads the first movement before it raises the epoch, so that freed numbers may land again.
     FirstMovementReadEarly,
-    /// A rebuild takes the lapses as its pages show them, whatever the last movement is.
+    /// A rebuild loads the lapses as its pages show them, without those of the movements up to the last one.
     LapsesAsRead,
-    /// A rebuild counts the lapses between its reads again that a page already contains.
+    /// A rebuild counts lapses between its reads twice, if a page already contains them.
     LapsesCountedAgain,
-    /// A rebuild loads only users who hold numbers, not those whose coupons all came back.
+    /// A rebuild loads only users who hold numbers, not those who have returned all their coupons.
     ReturnedUsersNotLoaded,
-    /// Without a limit a rebuild loads nobody.
+    /// A rebuild of a template without a limit loads no users.
     LapsedUsersNotLoaded,
     /// `move.lua` does not compare the number of a return.
     ReturnAppliedTwice,
@@ -176,13 +176,13 @@ pub enum Bug {
     ReturnRemovesRequest,
     /// `move.lua` counts no lapses of a user without an entry.
     LapsesNeedAnEntry,
-    /// Requests dropped under a limit leave no floor.
+    /// An entry of a template with a limit drops requests without keeping a floor.
     LimitedTrimWithoutFloor,
     /// `claim.lua` refuses a banned user before it checks for an earlier request.
     BanBeforeReplay,
     /// A ban is final although the user's entry was loaded from MySQL.
     BanWithoutLook,
-    /// After a gap the consumer applies what MySQL shows, which may lack the message's own movement.
+    /// After a gap the consumer applies only the movements that MySQL shows, which may lack the message's own.
     OwnMessageDropped,
     /// A return does not compare the status of the coupons that it has read.
     ReturnWithoutCompare,
@@ -190,33 +190,33 @@ pub enum Bug {
     StockCountsWhatWasRead,
     /// A confirmation does not compare the status of the coupons that it has read.
     ConfirmWithoutCompare,
-    /// A hold is confirmed until it is written lapsed, even after its deadline.
+    /// A hold whose deadline has passed can be confirmed as long as its row does not say that it lapsed.
     ConfirmAfterDeadline,
-    /// A hold is cancelled until it is written lapsed, even after its deadline.
+    /// A hold whose deadline has passed can be cancelled as long as its row does not say that it lapsed.
     CancelAfterDeadline,
-    /// expiry-worker lapses by its own clock alone.
+    /// expiry-worker lapses a hold whose deadline has passed by its own clock alone.
     LapsedByOwnClock,
-    /// `HOLD_LAPSED` is answered as soon as the clock of the answering process says so.
+    /// `HOLD_LAPSED` is answered when the deadline has passed by the process's own clock alone.
     RefusedByOwnClock,
-    /// A payment confirms what is still held of its coupons.
+    /// A payment confirms those of its coupons that are still held.
     PaymentInPart,
-    /// A number that a reread shows as taken is believed, although the landing was rolled back for another reason.
+    /// A reread that finds a number taken blames the gate, although the landing was rolled back for another reason.
     RereadProvesNumberTaken,
     /// The unique key covers the numbers of returned coupons too.
     UniqueOverReturned,
     /// The keeper ignores the movements between its two reads.
     KeeperIgnoresReturns,
-    /// The audit for what a gate lacks ignores the movements between its two reads.
+    /// The audit for stock that a gate lacks ignores the movements between its two reads.
     AuditIgnoresReturns,
     /// The keeper judges a gate that contains a movement which MySQL does not show yet.
     KeeperJudgesTheUnseen,
-    /// The keeper does not bring movements that the gate lacks.
+    /// The keeper does not apply movements that the gate lacks.
     KeeperLeavesMovements,
-    /// A lift is sent to the gate by itself, without a movement's number.
+    /// A lift is sent to the gate without a movement's number.
     LiftWithoutSeq,
-    /// An api refuses from memory by a scan whose users it did not count at the gate.
+    /// An api refuses from memory after a scan, without comparing the number of users with the gate's.
     ScanNotProved,
-    /// A look allows refusals from the moment of its answer on, not from its beginning.
+    /// A look allows refusals for a time that begins with its answer, not when it is sent.
     LeaseFromTheLooksEnd,
     /// The look does not compare the epoch of the scan.
     LookWithoutEpoch,
@@ -224,6 +224,6 @@ pub enum Bug {
     LookWithoutRun,
     /// A claim is answered 201 while another api may still refuse its user from memory.
     AnswerBeforeRefusalsEnd,
-    /// `open.lua` does not note that apis may refuse by looks at what was there before.
+    /// `open.lua` does not note that apis may still refuse because of looks at the gate before it.
     RebuildNotesNothing,
 }

@@ -1,12 +1,16 @@
 //! The protocols of the gate and of the view as executable specifications, explored exhaustively within small bounds.
 //!
-//! [`gate`] is a template's gate as a pure state machine, with one method per script. [`claim`] is everything around
-//! it. [`queued`] is the way of a claim that is answered before it lands. [`holds`] is the way of coupons that are held
-//! until they are paid, and of what comes back. [`sold_out`] is how an api refuses
-//! from memory. [`view`] is a user's view, with its commands, its consumer and its readers. [`search`] visits every reachable state. [`Bug`] lists planted mistakes: a search that
-//! does not find them proves nothing.
+//! - [`gate`]: a template's gate as a pure state machine, with one method per script.
+//! - [`claim`]: a direct claim, from the client's request to its answer, and the processes around the gate.
+//! - [`queued`]: a claim that is answered 202 before it lands.
+//! - [`holds`]: coupons that are held until they are paid for, and the stock that lapses and cancellations return.
+//! - [`sold_out`]: claims that an api refuses from memory.
+//! - [`view`]: a user's view, with its commands, its consumer and its readers.
 //!
-//! `docs/model.md` says what is covered and what is not.
+//! [`search`] visits every reachable state of one of these. [`Bug`] lists planted mistakes: a search that does not find
+//! them proves nothing.
+//!
+//! `docs/model.md` lists what is modelled and what is not.
 
 mod bug;
 pub mod claim;

@@ -2,8 +2,8 @@
 //! shortest one.
 //!
 //! For each visited state it keeps only a 64-bit fingerprint, and the fingerprint of the state it was reached from.
-//! With 10⁷ states the probability that two share one is 3 · 10⁻⁶. A collision could hide a state, but never cause a
-//! false alarm, since a trace is run again step by step.
+//! With 10⁷ states the probability that two of them share a fingerprint is 3 · 10⁻⁶. A collision could hide a state,
+//! but never cause a false alarm, since a trace is run again step by step.
 
 use std::{
     collections::{HashMap, hash_map::Entry},

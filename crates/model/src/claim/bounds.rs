@@ -35,7 +35,7 @@ pub struct Bounds {
     pub rebuilders: usize,
     /// How many rebuilds begin, for whatever reason.
     pub rebuilds: u8,
-    /// How many processes die, of those that claim, resolve, rebuild, operate or consume.
+    /// How many deaths there are of processes that claim, resolve, rebuild, operate or consume.
     pub crashes: u8,
     /// How often Redis loses everything.
     pub losses: u8,
@@ -43,7 +43,7 @@ pub struct Bounds {
     pub rewinds: u8,
     /// How often the gate's contents become wrong.
     pub lies: u8,
-    /// How many packets stay in the network after their sender has given them up.
+    /// How many packets may arrive after their sender has stopped waiting for an answer.
     pub late: u8,
     /// How many checks of the keeper are explored, with its two reads as separate steps.
     pub looks: u8,

@@ -30,7 +30,7 @@ const UP_AND_CUT: &[Change] = &[Change::Move(1), Change::Move(-1)];
 /// One resolver and one rebuilder, as in most bounds.
 const USUAL: Bounds = Bounds { resolvers: 1, rebuilders: 1, rebuilds: 1, ..Bounds::CALM };
 
-/// Explored by every test run.
+/// Bounds that every test run explores.
 pub const SMALL: &[Configuration] = &[
     (
         "three claims of two keys, two resolvers, a crash",
@@ -175,7 +175,7 @@ pub const SMALL: &[Configuration] = &[
     ),
 ];
 
-/// Explored by a soak.
+/// Bounds that a soak explores.
 pub const LARGE: &[Configuration] = &[
     (
         "four claims of two keys, two resolvers, a crash",

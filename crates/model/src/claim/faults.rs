@@ -1,4 +1,5 @@
-//! External faults: late packets, and a Redis that loses everything, rewinds, or holds wrong contents.
+//! External faults: late packets, and a Redis that loses everything, goes back to earlier contents, or holds wrong
+//! contents.
 
 use super::{
     Next, Protocol, State, Step, Who,

@@ -14,7 +14,7 @@ use crate::{
 
 impl Protocol {
     /// The keeper's check of the gate's stock, with its two reads as separate steps, and unloading. The other parts of
-    /// a check lead to a rebuild, which may begin at any time anyway.
+    /// a check only begin a rebuild, and the search begins rebuilds at any time anyway.
     pub(super) fn look(&self, state: &State, next: &mut Next) {
         let who = Who::Keeper;
         let mut after = *state;
@@ -96,8 +96,8 @@ impl Protocol {
         }
     }
 
-    /// Returns whether the gate has more to give than MySQL had before. A correct gate holds MySQL's stock less what is
-    /// in flight, and between the reads MySQL's stock only falls, except by movements.
+    /// Returns whether the gate's stock exceeds the one that MySQL had at the first read. A correct gate holds MySQL's
+    /// stock less what is in flight. Between the reads only movements can raise MySQL's stock.
     fn promises_too_much(&self, meta: &Meta, before: &Look) -> bool {
         let same = meta.facts.movement == before.movement
             || self.bounds.has(Bug::KeeperIgnoresMovementsInStock);

@@ -1,8 +1,8 @@
 //! The claim protocol: clients, the processes that answer them, MySQL, the gate, and the faults between them.
 //!
-//! Each file is one of the processes. Each step is one command to the gate, one statement or one transaction, and
-//! anything else may happen between two steps. The gate's transitions are those of [`crate::gate`]; the lander's
-//! decisions are made by [`coupon::decide`].
+//! Each file is one of the processes. Each step is one command to the gate, one statement or one transaction. Steps of
+//! other processes may happen between any two steps of one. The gate's transitions are those of [`crate::gate`];
+//! [`coupon::decide`] makes the lander's decisions.
 
 pub mod bounds;
 pub mod configurations;
@@ -38,7 +38,7 @@ use crate::{
 /// The time of all claims, inside the window.
 const NOW: u8 = 1;
 
-/// Requests that an entry without a limit keeps: one, so that dropping is explored too.
+/// Requests that an entry of a template without a limit keeps: one, so that dropping is explored too.
 const REQUESTS_KEPT: usize = 1;
 
 /// The protocol within bounds.

@@ -1,5 +1,5 @@
-//! The operator's changes: first in MySQL, then at once in the gate; movements are applied to the gate once more by the
-//! consumer of their topic.
+//! The operator's changes: first in MySQL, then at once in the gate. The consumer of their topic applies movements to
+//! the gate once more.
 
 use coupon::TemplateState;
 
@@ -22,7 +22,7 @@ impl Protocol {
             Change::Resume => after.truth.change_state(TemplateState::Published),
             Change::End => after.truth.change_state(TemplateState::Ended),
             Change::Move(delta) => after.truth.add_movement(*delta),
-            // Not sent to the gate; the keeper updates the version there.
+            // A change of validity is not sent to the gate; the keeper updates the version there.
             Change::Validity => {
                 after.truth.change_validity();
                 false
@@ -73,8 +73,8 @@ impl Protocol {
         next.push((Step { who, what }, after));
     }
 
-    /// `move.lua`; if earlier movements are missing, those first. They are read from MySQL, and each takes effect once,
-    /// so this may be a single step.
+    /// `move.lua`. If the gate lacks earlier movements, they are read from MySQL and applied first. Each movement takes
+    /// effect once, so all of this may be a single step.
     pub(super) fn send_movement(&self, state: &mut State, seq: u8) {
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
         let mut call = |seq, delta| state.gate.apply_movement(self.rules(), epoch, seq, delta);
@@ -101,7 +101,7 @@ impl Protocol {
         let seq = state.consumed + 1;
         if seq <= state.truth.movement {
             let mut after = *state;
-            // A loading gate is not waited for, because its rebuild catches up.
+            // The consumer does not wait for a loading gate, because its rebuild catches up.
             self.send_movement(&mut after, seq);
             after.consumed = seq;
             next.push((Step { who, what: "move.lua; its offset is stored" }, after));

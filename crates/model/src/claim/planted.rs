@@ -1,4 +1,5 @@
-//! For each mistake, the promise that it breaks and the smallest known bounds in which it does.
+//! The planted mistakes of the claim protocol. Each names the promise that it breaks, and the smallest known bounds in
+//! which it does.
 
 use super::{Attempt, Bounds, Change, LateKind, Promise, attempt};
 use crate::Bug;
@@ -10,7 +11,7 @@ const OTHER: Attempt = attempt(1, 1, 1);
 const RESOLVED: Bounds = Bounds { resolvers: 1, ..Bounds::CALM };
 const REBUILT: Bounds = Bounds { rebuilders: 1, rebuilds: 1, ..Bounds::CALM };
 
-/// The bounds are without the mistake.
+/// A mistake, the promise that it breaks, and the bounds; these do not contain the mistake yet.
 pub type Planted = (Bug, Promise, Bounds);
 
 /// Every planted mistake of the claim protocol.

@@ -36,10 +36,10 @@ pub enum Promise {
     FinalAnswerInTheEnd,
     /// A claim is refused only for a reason that MySQL confirms.
     RefusedOnlyForATrueReason,
-    /// Claims that land after a change of validity have the new one, so that a process that changes earlier coupons
-    /// finds all of them.
+    /// Claims that land after a change of validity have the new validity. So a process that changes the validity of
+    /// earlier coupons finds all of them.
     LandsUnderTheLastValidity,
-    /// A new epoch is costly, so none begins for a short stock while the books balance.
+    /// The stock is no reason for a new epoch while gate and MySQL balance, because an epoch is costly.
     NoNeedlessEpoch,
 }
 
@@ -124,7 +124,7 @@ impl Protocol {
             |user: u8| state.gate.users[usize::from(user)].map_or(Numbers::default(), |e| e.taken);
         let numbers_differ = self.bounds.limit > 0
             && self.users().any(|user| taken(user) != state.truth.taken(self.claims(), user));
-        // The keeper sends what was lost on its way. All other changes have arrived.
+        // The keeper sends changes that were lost on their way. All other changes have arrived.
         let send_lost = state.operator.send_lost;
         let mended = send_lost && self.movement_is_behind(state);
         let differs = (meta.facts.stock != state.truth.stock && !mended) || numbers_differ;

@@ -1,5 +1,5 @@
-//! The rebuild of the gate under a new epoch. Rebuilds may begin at any time, for any reason or none, and two at once:
-//! the lease that keeps them apart only saves work.
+//! The rebuild of the gate under a new epoch. Rebuilds may begin at any time, with or without a reason. Two may run at
+//! once, because the lease that normally prevents it only saves work.
 
 use super::{
     Change, Next, Protocol, State, Step, Who, is_next,
@@ -46,7 +46,7 @@ impl Protocol {
         Rebuilder { next, epoch, ..Rebuilder::default() }
     }
 
-    /// If the template never changes, the time of reading it does not matter, and the step is left out.
+    /// If the template never changes, it does not matter when it is read, so the step is left out.
     fn first_read(&self) -> RebuildStep {
         let moves = |change: &Change| matches!(change, Change::Move(_));
         if self.bounds.changes.iter().all(moves) {

@@ -187,7 +187,7 @@ pub struct Operator {
     pub committed: u8,
     /// Whether the last one must still be sent to the gate.
     pub must_send: bool,
-    /// Whether a change was lost on its way, with its sender or its packet, so that the gate waits for the keeper.
+    /// Whether a change was lost on its way, with its sender or its packet, so that only the keeper updates the gate.
     pub send_lost: bool,
 }
 

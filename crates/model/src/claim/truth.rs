@@ -219,7 +219,7 @@ impl Truth {
     }
 }
 
-/// Only has to differ for each quantity; the real hash would take most of the search's time.
+/// A stand-in that differs for each quantity; the real hash would take most of the search's time.
 pub(super) fn payload_hash(quantity: u8) -> PayloadHash {
     PayloadHash([quantity; 16])
 }

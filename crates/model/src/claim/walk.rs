@@ -50,7 +50,7 @@ impl Protocol {
         }
     }
 
-    /// If the gate has a later epoch than the process knows, the process adopts it and calls again; here that is one
+    /// If the gate has a later epoch than the process, the process adopts it and calls again. Here both calls are one
     /// step.
     fn ask_gate(&self, state: &State, id: u8, next: &mut Next) {
         let walk = state.walks[usize::from(id)];
@@ -72,7 +72,7 @@ impl Protocol {
                 admit(numbers);
                 "claim.lua: REPLAY of its own admission"
             }
-            // 201 if MySQL has it landed, otherwise 409 `REQUEST_IN_PROGRESS` or 503: no definite refusal.
+            // 201 if the claim has landed in MySQL, otherwise 409 `REQUEST_IN_PROGRESS` or 503: no definite refusal.
             Verdict::Replay { .. } => {
                 asked.end(id, At::Done);
                 "claim.lua: REPLAY of another admission; MySQL answers"
@@ -81,7 +81,7 @@ impl Protocol {
                 asked.end(id, At::Done);
                 "claim.lua: KEY_REUSED, 422"
             }
-            // An ended template may have no gate any more; then MySQL is checked for the key.
+            // An ended template may have no gate any more; then the key is looked up in MySQL.
             Verdict::NotLoaded
                 if state.truth.state == TemplateState::Ended
                     && !self.bounds.has(Bug::EndedWithoutGateUnanswered) =>
@@ -93,7 +93,7 @@ impl Protocol {
                 asked.end(id, At::Done);
                 "claim.lua: not loaded, or behind, 503"
             }
-            // 201 if MySQL has the key landed, otherwise 503; the next request has another id.
+            // 201 if the key has landed in MySQL, otherwise 503; the next request has another id.
             Verdict::TooOld => {
                 asked.end(id, At::Done);
                 "claim.lua: TOO_OLD; MySQL answers, or 503"
@@ -146,7 +146,7 @@ impl Protocol {
         }
     }
 
-    /// The transaction of a landing, sent by any process at any time.
+    /// The transaction of a landing. Any process may send it, at any time.
     pub(super) fn landing(&self, state: &mut State, landing: Landing) -> bool {
         let landed = state.truth.land(self.claims(), landing, self.bounds.bug);
         if landed && landing.terms < state.truth.terms {
@@ -290,8 +290,8 @@ impl Protocol {
         next.push((claim(id, what), after));
     }
 
-    /// After a cut a landing may come short although the gate is correct. If the gate is wrong, the keeper's check
-    /// finds it.
+    /// After a cut, a landing may find too little stock although the gate is correct. If the gate is wrong, the
+    /// keeper's check finds it.
     fn doubt(&self, state: &mut State, epoch: u8) {
         if self.bounds.has(Bug::CutTakenForDrift) {
             state.wrong = state.wrong.max(epoch);

@@ -14,7 +14,7 @@ pub struct Meta {
     pub run: u8,
     /// Number of entries that there must be.
     pub users: u8,
-    /// The other fields; while loading only version and state may be known.
+    /// The other fields; of a loading gate at most version and state are known.
     pub facts: OpenFacts,
 }
 
@@ -45,7 +45,7 @@ pub struct OpenFacts {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Entry<const REQUESTS: usize> {
-    /// Whether MySQL must be checked for a key before a refusal is final.
+    /// Whether a key must be looked up in MySQL before a refusal is final.
     pub look_in_mysql: bool,
     /// The numbers that the user holds, including pending ones.
     pub taken: Numbers,

@@ -1,7 +1,7 @@
 //! The gate of one template, one method per command in `lua/`, with the same names and answers.
 //!
 //! Only the current epoch's keys are modelled: scripts compare the epoch first, so they touch no keys of older epochs.
-//! Times, epochs, ids and versions are small numbers; a state takes a few dozen bytes.
+//! Times, epochs, ids and versions are small numbers, so a state takes a few dozen bytes.
 
 mod meta;
 mod sets;
@@ -195,7 +195,7 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         true
     }
 
-    /// `open.lua`: version and state set while loading stay if they are newer.
+    /// `open.lua`. A version and state that were set while the gate was loading stay if they are newer.
     pub fn open(&mut self, rules: Rules, epoch: u8, facts: OpenFacts) -> bool {
         let meta = if rules.has(Bug::OpenFromAnyLoading) {
             self.meta_of_run(rules).filter(|meta| meta.phase == Phase::Loading)

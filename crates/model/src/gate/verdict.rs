@@ -44,7 +44,7 @@ pub enum Verdict {
     TooOld,
     Refused {
         refusal: Refusal,
-        /// Whether MySQL must be checked for the key before the refusal is final.
+        /// Whether the key must be looked up in MySQL before the refusal is final.
         look_in_mysql: bool,
     },
 }

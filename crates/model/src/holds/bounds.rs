@@ -41,9 +41,9 @@ pub struct Bounds {
     pub retire: bool,
     /// The claims. Those with the same key ask for the same quantity and are sent in this order.
     pub attempts: &'static [Attempt],
-    /// How many claims' deadlines pass.
+    /// For how many claims the deadline may pass.
     pub deadlines: u8,
-    /// Processes that lapse: after a rebalance two may drain the same shard.
+    /// Number of expiry-workers. After a rebalance two of them may drain the same shard.
     pub lapsers: usize,
     /// Requests to confirm. Those with the same reference are copies of one request.
     pub payments: &'static [Payment],
@@ -51,7 +51,7 @@ pub struct Bounds {
     pub cancels: &'static [Cancel],
     /// The operator's changes, in this order.
     pub changes: &'static [Change],
-    /// Whether a movement's message may come before the movement is visible.
+    /// Whether a movement's message may come before the movement is visible in MySQL.
     pub hidden: bool,
     /// Whether a resolver is at work.
     pub resolver: bool,
@@ -63,7 +63,7 @@ pub struct Bounds {
     pub bug: Option<Bug>,
 }
 
-/// How often each thing may still happen that has no other bound.
+/// How often each of these events may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Left {
     /// Rebuilds that begin, for whatever reason.
@@ -76,11 +76,11 @@ pub struct Left {
     pub rewinds: u8,
     /// How often the gate gets a coupon too many.
     pub lies: u8,
-    /// Packets that stay in the network after their sender has given them up.
+    /// Packets that may arrive after their sender has stopped waiting for an answer.
     pub late: u8,
     /// Checks of the keeper, with its two reads as separate steps.
     pub looks: u8,
-    /// Landings that are rolled back for no reason of their own: a lock wait, or another admission of the batch.
+    /// Landings that are rolled back for a reason outside the claim: a lock wait, or another admission of the batch.
     pub rollbacks: u8,
 }
 

@@ -31,7 +31,7 @@ const REBUILDS: Left = Left { rebuilds: 1, ..Left::NONE };
 const LOST: Left = Left { losses: 1, crashes: 1, ..REBUILDS };
 const LATE: Left = Left { late: 1, ..REBUILDS };
 
-/// Explored by every test run.
+/// Bounds that every test run explores.
 pub const SMALL: &[Configuration] = &[
     (
         "a payment twice, a lapse, both cancellations, a crash",
@@ -262,7 +262,7 @@ pub const SMALL: &[Configuration] = &[
     ),
 ];
 
-/// Explored by a soak.
+/// Bounds that a soak explores.
 pub const LARGE: &[Configuration] = &[
     (
         "two lapses, two users; Redis forgets, a crash, a rebuild",

@@ -1,4 +1,5 @@
-//! External faults: late packets, and a Redis that loses everything, rewinds, or holds a coupon too many.
+//! External faults: late packets, and a Redis that loses everything, goes back to earlier contents, or holds a coupon
+//! too many.
 
 use super::{Next, Protocol, State, Step, Who, gate::Gate, state::Packet};
 

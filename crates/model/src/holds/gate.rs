@@ -1,5 +1,5 @@
-//! The gate of a template with holds, one method per script. [`crate::gate`] is today's, with states and windows, which
-//! holds do not change.
+//! The gate of a template with holds, one method per script. It leaves out states and windows, which holds do not
+//! change; [`crate::gate`] has them.
 
 use super::{
     bounds::{Bounds, IDS, USERS_MAX},
@@ -70,7 +70,7 @@ impl Gate {
         self.users[usize::from(user)].unwrap_or_default()
     }
 
-    /// Writes a user's entry, and counts a new one.
+    /// Writes a user's entry, and counts the user if the entry is new.
     fn put(&mut self, user: u8, entry: Entry) {
         let is_new = self.users[usize::from(user)].replace(entry).is_none();
         if let Some(meta) = &mut self.meta {
@@ -189,7 +189,7 @@ impl Gate {
         Moved::Applied(stock)
     }
 
-    /// Applies the movement's list. Without a limit a user may have no entry yet; one who lapses gets one.
+    /// Applies the movement's list of users. Without a limit a user may have no entry yet; a lapse creates one.
     fn free(&mut self, bounds: &Bounds, seq: u8, movement: Movement) {
         for (user, returned) in (0..).zip(movement.returned) {
             let counts = bounds.lapses_allowed > 0

@@ -1,4 +1,4 @@
-//! The keeper: rebuilds a gate that is lost, behind or wrong, and brings it movements that were lost on their way.
+//! The keeper: rebuilds a gate that is lost, behind or wrong, and applies movements that were lost on their way to it.
 
 use super::{
     Next, Promise, Protocol, State, Step, Who,
@@ -8,8 +8,8 @@ use super::{
 use crate::{Bug, gate::Phase};
 
 impl Protocol {
-    /// The checks of the gate's stock, with their two reads as separate steps. The other parts of a check lead to a
-    /// rebuild, which may begin at any time anyway.
+    /// The checks of the gate's stock, with their two reads as separate steps. The other parts of a check only begin a
+    /// rebuild, and the search begins rebuilds at any time anyway.
     pub(super) fn look(&self, state: &State, next: &mut Next) {
         let who = Who::Keeper;
         let mut after = *state;
@@ -54,8 +54,8 @@ impl Protocol {
         Some(Account { epoch, movement, stock: stock + in_flight })
     }
 
-    /// Returns whether MySQL's stock certainly exceeds everything that the gate had left or in flight, with the
-    /// movements between the two reads.
+    /// Returns whether MySQL's stock certainly exceeds the gate's stock and everything in flight. The movements between
+    /// the two reads are taken into account.
     fn holds_too_little(&self, state: &State, before: &Account) -> bool {
         let truth = &state.truth;
         if before.epoch != truth.epoch || before.movement > truth.movement {
@@ -69,9 +69,9 @@ impl Protocol {
         truth.stock - between > before.stock
     }
 
-    /// Returns whether the gate has more to give than MySQL had before, with the movements between the two reads. A
-    /// correct gate holds MySQL's stock less what is in flight, and between the reads MySQL's stock only falls, except
-    /// by movements. A gate that contains a movement which MySQL does not show yet is not judged.
+    /// Returns whether the gate's stock exceeds the one that MySQL had at the first read; the movements between the two
+    /// reads are taken into account. A correct gate holds MySQL's stock less what is in flight. Between the reads only
+    /// movements can raise MySQL's stock. A gate that contains a movement which MySQL does not show yet is not judged.
     fn holds_too_much(&self, state: &State, meta: &Meta, before: &Account) -> bool {
         let visible =
             meta.movement <= state.truth.movement || self.bounds.has(Bug::KeeperJudgesTheUnseen);

@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Protocol {
-    /// A landing waits for the stock row while a transaction in the binlog still holds its lock.
+    /// A landing waits for the stock row while a transaction that is in the binlog, and not visible yet, locks it.
     pub(super) fn land(&self, state: &State, id: u8, next: &mut Next) {
         let Walk { epoch, numbers, .. } = state.walks[usize::from(id)];
         let landing = Landing { id, epoch, numbers };
@@ -41,7 +41,7 @@ impl Protocol {
         }
     }
 
-    /// The transaction of a landing, sent by any process at any time.
+    /// The transaction of a landing. Any process may send it, at any time.
     pub(super) fn landing(&self, state: &mut State, landing: Landing) -> bool {
         let landed = state.truth.land(self.claims(), landing, self.bounds.bug);
         if landed && state.walks[usize::from(landing.id)].at == At::Refused {

@@ -1,8 +1,8 @@
-//! Claims of coupons that are held until they are confirmed: a hold is confirmed, lapses or is cancelled, and what comes
-//! back is a movement that the gate applies.
+//! Claims of coupons that are held until they are confirmed. A hold is confirmed, lapses or is cancelled. A lapse or a
+//! cancellation writes a movement, and the gate applies it.
 //!
-//! Each file is one of the processes, as in [`crate::claim`]. The lander's decisions are made by [`coupon::decide`].
-//! States and windows of the template are left out, since holds do not change them.
+//! Each file is one of the processes, as in [`crate::claim`]. [`coupon::decide`] makes the lander's decisions. States
+//! and windows of the template are left out, since holds do not change them.
 
 pub mod bounds;
 pub mod configurations;
@@ -111,7 +111,7 @@ impl Protocol {
         }
     }
 
-    /// The transaction that is in the binlog becomes visible, and gives its locks back.
+    /// The transaction that is in the binlog becomes visible, and its locks are released.
     fn become_visible(&self, state: &State, next: &mut Next) {
         let mut after = *state;
         if let Some(transaction) = after.truth.hidden.take() {

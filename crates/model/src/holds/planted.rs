@@ -1,4 +1,5 @@
-//! For each mistake, the promise that it breaks and the smallest known bounds in which it does.
+//! The planted mistakes of holds. Each names the promise that it breaks, and the smallest known bounds in which it
+//! does.
 
 use super::{Attempt, Bounds, By, Cancel, Change, LateKind, Left, Part, Payment, Promise, attempt};
 use crate::Bug;
@@ -24,7 +25,7 @@ const LATE_CLAIM: Bounds = Bounds {
     ..LAPSED
 };
 
-/// The bounds are without the mistake.
+/// A mistake, the promise that it breaks, and the bounds; these do not contain the mistake yet.
 pub type Planted = (Bug, Promise, Bounds);
 
 /// Every planted mistake of holds.

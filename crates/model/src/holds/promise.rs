@@ -41,7 +41,7 @@ pub enum Promise {
     GateKnowsNoLandingThatIsNot,
     /// Every pending request can be resolved.
     PendingIsInFlight,
-    /// A message whose offset is stored is in the gate, if that was open.
+    /// A movement whose message's offset is stored is in the gate, if the gate was open.
     ConsumedIsContained,
     /// I6, I7: at rest the gate equals MySQL.
     QuietGateIsMySqls,
@@ -49,9 +49,9 @@ pub enum Promise {
     FinalAnswerInTheEnd,
     /// A claim is refused only for a reason that MySQL confirms.
     RefusedOnlyForATrueReason,
-    /// A new epoch is costly, so none begins while the books balance.
+    /// No new epoch begins while gate and MySQL balance, because an epoch is costly.
     NoNeedlessEpoch,
-    /// Coupons are told missing only if the gate lacks them.
+    /// Coupons are reported missing only if the gate lacks them.
     MissingOnlyIfItIs,
 }
 
@@ -102,8 +102,8 @@ impl Protocol {
         self.broken_gate_at_rest(state).or_else(|| self.unanswered(state))
     }
 
-    /// After two checks of the keeper, the consumer and the resolver the gate equals MySQL. What is in flight at the
-    /// first check may hide from it that the gate holds too much.
+    /// After two checks by the keeper, the consumer and the resolver the gate equals MySQL. Two, because at the first
+    /// check admissions in flight may hide that the gate holds too much.
     fn broken_gate_at_rest(&self, state: &State) -> Option<Promise> {
         let mut state = *state;
         self.come_to_rest(&mut state);

@@ -1,5 +1,5 @@
-//! The rebuild of the gate under a new epoch. No claim lands from the moment that MySQL's epoch is raised, but holds
-//! end all the time. So the numbers and the lapses are made to fit the movement that the stock fits.
+//! The rebuild of the gate under a new epoch. Once MySQL's epoch is raised no claim lands, but holds still end. So the
+//! rebuild brings the numbers and the lapses that it has read up to the last movement that the stock contains.
 
 use super::{
     Next, Protocol, State, Step, Who,
@@ -153,7 +153,7 @@ impl Protocol {
         }
     }
 
-    /// Loads every user who ever had a coupon. Without a limit those with lapses are enough.
+    /// Loads every user who ever had a coupon; without a limit, only users with lapses.
     fn load(&self, state: &mut State, rebuilder: &Rebuilder) -> bool {
         let mut loaded = true;
         for (user, read) in (0..).zip(rebuilder.read) {
@@ -171,8 +171,8 @@ impl Protocol {
         loaded
     }
 
-    /// Brings a page's user to m₁. Numbers that the movements m₀ + 1 to m₁ freed are cleared. Their lapses are counted
-    /// unless the row of `user_lapse` already contained them.
+    /// Brings a user, as read from a page, up to movement m₁. Clears the numbers that the movements m₀ + 1 to m₁ freed,
+    /// and counts their lapses unless the row of `user_lapse` already contained them.
     fn at_last_movement(
         &self,
         state: &State,

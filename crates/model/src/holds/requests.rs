@@ -16,11 +16,11 @@ const REQUESTS_KEPT: usize = 1;
 /// What the gate knows about a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Entry {
-    /// Whether MySQL must be checked for a key before a refusal is final.
+    /// Whether a key must be looked up in MySQL before a refusal is final.
     pub look: bool,
     /// The numbers that the user holds, including pending ones.
     pub taken: Numbers,
-    /// Lapses since the last lift; only if the template allows a limited number.
+    /// Lapses since the last lift; counted only if the template limits them.
     pub lapses: u8,
     /// The highest dropped admission id plus one; 0: none was dropped.
     pub floor: u8,
@@ -50,13 +50,13 @@ pub enum Verdict {
     TooOld,
     /// `BANNED`, `LIMIT` or `SOLD_OUT`.
     Refused {
-        /// Whether MySQL must be checked for the key before the refusal is final.
+        /// Whether the key must be looked up in MySQL before the refusal is final.
         look: bool,
     },
 }
 
 impl Entry {
-    /// Whether the user is refused for lapses.
+    /// Returns whether the user is banned because of lapses.
     pub(super) fn is_banned(&self, bounds: &Bounds) -> bool {
         bounds.lapses_allowed > 0 && self.lapses >= bounds.lapses_allowed
     }
@@ -68,7 +68,7 @@ impl Entry {
         self.lapses = row.count;
     }
 
-    /// Drops the oldest landed requests beyond what is kept, never a pending one.
+    /// Drops the oldest landed requests beyond [`REQUESTS_KEPT`], never a pending one.
     pub(super) fn trim(&mut self, bounds: &Bounds) {
         let mut at = 0;
         while self.requests.as_slice().len() > REQUESTS_KEPT && at < self.requests.as_slice().len()

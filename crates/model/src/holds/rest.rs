@@ -1,5 +1,5 @@
-//! At rest no process is at work, and no more faults strike. Then keeper, consumer and resolver repair what is left, and
-//! a client that retries gets a final answer.
+//! States at rest: no process is at work, and no more faults happen. From there keeper, consumer and resolver repair
+//! what is left, and a client that retries gets a final answer.
 
 use super::{
     Promise, Protocol, State,
@@ -62,7 +62,7 @@ impl Protocol {
         Some(Promise::FinalAnswerInTheEnd)
     }
 
-    /// Each request has a separate id; here they share one slot, which is cleared first.
+    /// In the code each request has an id of its own. Here all of them share one slot, which is cleared first.
     fn forget_spare(&self, state: &mut State) {
         let row = &mut state.truth.claims[SPARE];
         if *row == Row::Void {

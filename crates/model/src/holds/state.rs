@@ -70,7 +70,8 @@ pub enum At {
     Lookup,
     /// Lands.
     Land,
-    /// Was rolled back, by a duplicate or the guard or for no reason of its own; rereads.
+    /// Was rolled back, and rereads. `own_reason`: a duplicate or the guard rolled it back, not a reason outside the
+    /// claim.
     Reread { own_reason: bool },
     /// Fences its admission.
     Fence(Ending),
@@ -96,14 +97,14 @@ pub enum Ending {
 /// A request to confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Payment {
-    /// Not sent, or without an answer: it may be sent again.
+    /// Not sent, or sent without an answer; it may be sent again.
     #[default]
     Unsent,
     /// Only with [`crate::Bug::ConfirmWithoutCompare`]: has read that all coupons are held.
     Read,
     /// Answered OK.
     Paid,
-    /// Answered that the hold has lapsed, or was cancelled.
+    /// Answered that the hold has lapsed or was cancelled.
     Refused,
 }
 
@@ -173,7 +174,7 @@ pub enum RebuildStep {
     ReadUser(u8),
     /// Read epoch, stock and m₁ in one statement, and give up if the epoch differs.
     ReadStock,
-    /// `load.lua`, with what came back meanwhile.
+    /// `load.lua`, with the coupons that were returned meanwhile.
     Load,
     /// `open.lua`
     Open,
@@ -205,7 +206,7 @@ pub struct Account {
     pub epoch: u8,
     /// The last movement that it contains.
     pub movement: u8,
-    /// The stock; of a gate with what is in flight.
+    /// The stock; for a gate, plus what is in flight.
     pub stock: i16,
 }
 

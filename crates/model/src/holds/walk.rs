@@ -60,7 +60,7 @@ impl Protocol {
                 asked.walks[usize::from(id)] = admitted(numbers);
                 "claim.lua: REPLAY of its own admission"
             }
-            // 201 if MySQL has it landed, whatever became of its coupons; otherwise no definite refusal.
+            // 201 if the claim has landed in MySQL, whatever became of its coupons; otherwise no definite refusal.
             Verdict::Replay { .. } => {
                 asked.end(id, At::Done);
                 "claim.lua: REPLAY of another admission; MySQL answers"
@@ -69,7 +69,7 @@ impl Protocol {
                 asked.end(id, At::Done);
                 "claim.lua: not loaded, 503"
             }
-            // 201 if MySQL has the key landed, otherwise 503; the next request has another id.
+            // 201 if the key has landed in MySQL, otherwise 503; the next request has another id.
             Verdict::TooOld => {
                 asked.end(id, At::Done);
                 "claim.lua: TOO_OLD; MySQL answers, or 503"
@@ -93,7 +93,7 @@ impl Protocol {
         }
     }
 
-    /// A gate that contains a movement refuses those whom it bans.
+    /// A gate that contains a movement refuses every user that the movement bans.
     fn check_ban(&self, before: &State, after: &mut State, id: u8) {
         let seq = before.gate.meta.map_or(0, |meta| meta.movement);
         let allowed = self.bounds.lapses_allowed;
@@ -106,7 +106,7 @@ impl Protocol {
         }
     }
 
-    /// A refusal is final only if the key has not landed. A claim whose coupons came back has landed.
+    /// A refusal is final only if the key has not landed. A claim that returned its coupons has landed.
     fn look_up(&self, state: &State, id: u8, next: &mut Next) {
         let mut looked = *state;
         if state.truth.landed_under(self.claims(), self.attempt(id).key).is_some() {
@@ -183,8 +183,8 @@ impl Protocol {
         state.wrong = state.wrong.max(epoch);
     }
 
-    /// Whether a number that the reread finds taken shows that the gate is wrong. A reread waits for no lock, so it may
-    /// not see a return that the gate has heard of; a duplicate in the landing waits.
+    /// Returns whether a number that the reread finds taken shows that the gate is wrong. A reread waits for no lock,
+    /// so it may miss a return that the gate already contains. A landing that meets a duplicate waits for the lock.
     pub(super) fn believes_number_taken(&self, own_reason: bool) -> bool {
         own_reason || self.bounds.has(Bug::RereadProvesNumberTaken)
     }

@@ -20,7 +20,7 @@ pub(super) const MOVEMENTS_MAX: usize = 3;
 /// Most relays, landers and rebuilders.
 pub(super) const WORKERS_MAX: usize = 2;
 
-/// Most messages of the partition. A publication beyond it is not explored.
+/// Most messages in the partition. Publications beyond it are not explored.
 pub(super) const MESSAGES_MAX: usize = 10;
 
 /// The bounds of a search.
@@ -56,7 +56,7 @@ pub struct Left {
     pub crashes: u8,
     /// How often Redis loses everything.
     pub losses: u8,
-    /// How often Redis goes on with what its replica or its disk had.
+    /// How often Redis goes back to the contents of its replica or its disk.
     pub rewinds: u8,
     /// How often the gate's contents become wrong.
     pub lies: u8,
@@ -66,7 +66,7 @@ pub struct Left {
     pub refusals: u8,
     /// How often a client asks for its claim's state.
     pub looks: u8,
-    /// How often the resolver looks for a queued request that nobody carries.
+    /// How often the resolver looks for a queued request that is in neither outbox nor topic.
     pub orphans: u8,
 }
 
@@ -81,18 +81,18 @@ pub struct Attempt {
 /// `claim_mode` of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Lands before its answer.
+    /// A claim lands before its answer.
     Direct,
-    /// 202; lands behind a queue.
+    /// A claim is answered 202, and lands behind a queue.
     Queued,
-    /// Either, as the api says with the claim.
+    /// Either; the api says with each claim whether its lander is behind.
     Spill,
 }
 
-/// `accept_after` of a template: what a 202 has waited for.
+/// `accept_after` of a template: who must have a claim before it is answered 202.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptAfter {
-    /// Nothing beyond the gate.
+    /// The gate alone.
     Gate,
     /// A replica of the gate.
     Replica,
@@ -103,14 +103,14 @@ pub enum AcceptAfter {
 /// A change by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// Pauses; what was accepted lands.
+    /// Pauses the template; accepted claims land.
     Pause,
-    /// Pauses; what was accepted is rejected.
+    /// Pauses the template; accepted claims are rejected.
     PauseReject,
     Resume,
-    /// Ends for good; what was accepted lands.
+    /// Ends the template for good; accepted claims land.
     End,
-    /// Ends for good; what was accepted is rejected.
+    /// Ends the template for good; accepted claims are rejected.
     EndReject,
     /// Changes the stock by a top-up or a cut.
     Move(i16),

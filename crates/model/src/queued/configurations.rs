@@ -15,7 +15,7 @@ const TWO: Bounds = Bounds { attempts: &[ONE, OTHER], ..Bounds::CALM };
 const SAME: Bounds = Bounds { attempts: &[ONE, ONE], ..Bounds::CALM };
 const CUT: &[Change] = &[Change::Move(-1), Change::Move(1)];
 
-/// Explored by every test run.
+/// Bounds that every test run explores.
 pub const SMALL: &[Configuration] = &[
     (
         "Redis forgets, a crash, a rebuild",
@@ -179,7 +179,7 @@ pub const SMALL: &[Configuration] = &[
     ),
 ];
 
-/// Explored by a soak.
+/// Bounds that a soak explores.
 pub const LARGE: &[Configuration] = &[
     (
         "three users; Redis forgets, a crash, two rebuilders",

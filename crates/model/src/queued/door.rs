@@ -1,4 +1,4 @@
-//! The api: a request from the gate to its answer, through either door.
+//! The api: a request from the gate to its answer, in direct or in queued mode.
 
 use coupon::TemplateState;
 
@@ -68,8 +68,8 @@ impl Protocol {
         }
     }
 
-    /// Claims with the same key are sent in order. In mode spill the api says of each claim whether its lander is
-    /// behind.
+    /// Claims with the same key are sent in order. In mode spill the api tells the gate with each claim whether its
+    /// lander is behind.
     fn send(&self, state: &State, id: u8, next: &mut Next) {
         let key = self.attempt(id).key;
         let mut earlier = (0..id).filter(|earlier| self.attempt(*earlier).key == key);
@@ -93,7 +93,7 @@ impl Protocol {
         let user = usize::from(self.attempt(id).user);
         let look = state.gate.users[user].look;
         let what = match verdict {
-            // 503: as if it had not been sent. Once nothing can land any more, MySQL alone has the answer.
+            // 503, as if the request had not been sent. Once nothing can land any more, MySQL alone has the answer.
             Verdict::NotLoaded if !self.answers_without_gate(state) => return,
             Verdict::NotLoaded => {
                 go_on(At::Lookup, Message::default(), false);
@@ -142,14 +142,14 @@ impl Protocol {
         next.push((claim(id, what), asked));
     }
 
-    /// Without a gate ENDED is final only when nothing accepted can land any more.
+    /// Without a gate, ENDED is final only when no accepted claim can land any more.
     fn answers_without_gate(&self, state: &State) -> bool {
         let closed =
             state.truth.open == Open::Nothing || self.bounds.has(Bug::EndedBeforeTheQueueIsClosed);
         state.truth.state == TemplateState::Ended && closed
     }
 
-    /// What 202 waits for.
+    /// The step that a queued claim waits for before its 202.
     fn queued(&self, state: &mut State, id: u8, walk: Walk) {
         let user = usize::from(self.attempt(id).user);
         let at = if state.gate.users[user].look && !self.bounds.has(Bug::QueuedWithoutLook) {
@@ -164,7 +164,7 @@ impl Protocol {
         state.walks[usize::from(id)] = Walk { at, ..walk };
     }
 
-    /// A key that was rejected, or landed before the gate was rebuilt, has its answer in MySQL.
+    /// The answer to a key that was rejected, or that landed before the gate was rebuilt, is in MySQL.
     fn look_first(&self, state: &State, id: u8, next: &mut Next) {
         let walk = state.walks[usize::from(id)];
         let mut looked = *state;
@@ -181,7 +181,8 @@ impl Protocol {
         next.push((claim(id, "the key has no answer"), looked));
     }
 
-    /// WAIT on the connection of `claim.lua`: a replica has what this connection wrote, or too few answer in time.
+    /// WAIT on the connection of `claim.lua`. Either a replica has everything that this connection wrote, or too few
+    /// replicas answer in time.
     fn wait(&self, state: &State, id: u8, next: &mut Next) {
         let walk = state.walks[usize::from(id)];
         let mut waited = *state;
@@ -261,7 +262,7 @@ impl Protocol {
         next.push((claim(id, "looks its key up: the stored answer, or 409"), looked));
     }
 
-    /// Answers with a definite 4xx. No earlier request of the key may land after it.
+    /// Answers with a definite 4xx. No earlier request with the key may land after it.
     fn refuse(&self, state: &mut State, id: u8) {
         let key = self.attempt(id).key;
         if self.answered_under(&state.truth, key).is_some_and(|id| state.truth.has_landed(id)) {

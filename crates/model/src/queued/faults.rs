@@ -9,7 +9,7 @@ use super::{
 };
 
 impl Protocol {
-    /// The operator commits a change; the gate hears of it at any time after that.
+    /// The operator commits a change. It reaches the gate at any time after that.
     pub(super) fn operate(&self, state: &State, next: &mut Next) {
         if let Some(change) = self.bounds.changes.get(usize::from(state.changed)) {
             let mut after = *state;
@@ -34,7 +34,7 @@ impl Protocol {
         }
     }
 
-    /// `set_state.lua`, also while loading. Returns whether the gate did not know it.
+    /// `set_state.lua`, also while the gate is loading. Returns whether the state was new to the gate.
     pub(super) fn send_state(state: &mut State) -> bool {
         let truth = state.truth;
         let behind = |meta: &Meta| meta.version < truth.version;
@@ -44,7 +44,7 @@ impl Protocol {
         true
     }
 
-    /// `move.lua` for all movements that the gate has not heard of.
+    /// `move.lua` for all movements that the gate does not contain.
     pub(super) fn send_movements(state: &mut State) -> bool {
         let truth = state.truth;
         let behind = |meta: &Meta| meta.movement < truth.movement;

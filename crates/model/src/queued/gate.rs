@@ -1,4 +1,4 @@
-//! The gate with its outbox, one method per script. What is the same in direct mode is explored by [`crate::claim`].
+//! The gate with its outbox, one method per script. [`crate::claim`] explores what is the same in direct mode.
 
 use coupon::TemplateState;
 
@@ -36,7 +36,7 @@ pub struct Meta {
     pub epoch: u8,
     /// Run of Redis in which this epoch began.
     pub run: u8,
-    /// Version of the template that state and mode have; 0: unknown.
+    /// Version of the template from which state and mode are; 0: unknown.
     pub version: u8,
     pub state: TemplateState,
     pub mode: Mode,
@@ -50,7 +50,7 @@ pub struct Meta {
 pub struct User {
     /// The numbers that the user holds, including those pending and queued.
     pub taken: Numbers,
-    /// Whether MySQL must be asked for a key before an answer that only the gate supports.
+    /// Whether a key must be looked up in MySQL before an answer that rests on the gate alone.
     pub look: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Message {
 /// An entry of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Entry {
-    /// Its id in the stream, which another entry has after Redis went back in time.
+    /// Its id in the stream. After Redis went back in time, another entry may have the same id.
     pub at: u8,
     pub message: Message,
     /// Only with a planted mistake: the group will not deliver it as new any more.
@@ -114,7 +114,7 @@ pub(super) fn one(number: u8) -> Numbers {
 }
 
 impl Gate {
-    /// A Redis that knows nothing.
+    /// A Redis without any data.
     pub(super) fn empty(run: u8) -> Self {
         Self {
             run,
@@ -127,12 +127,12 @@ impl Gate {
         }
     }
 
-    /// Meta of this run.
+    /// Returns meta if it was written in this run of Redis.
     pub(super) fn live(&self) -> Option<Meta> {
         self.meta.filter(|meta| meta.run == self.run)
     }
 
-    /// Meta of this run that answers claims.
+    /// Returns meta if it was written in this run of Redis, and the gate answers claims.
     pub(super) fn answering(&self) -> Option<Meta> {
         self.live().filter(|meta| meta.phase == Phase::Open)
     }
@@ -158,7 +158,7 @@ impl Gate {
         }
     }
 
-    /// `published.lua`: true only while this gate is open under the epoch and run of the admission and holds it.
+    /// `published.lua`: true only while this gate is open under the admission's epoch and run, and holds the admission.
     pub(super) fn published(&mut self, message: Message, run: u8) -> bool {
         let open = self.answering().is_some_and(|meta| meta.epoch == message.epoch);
         let held = matches!(self.request(message.id), Request::Queued(_) | Request::Landed(_));
@@ -180,7 +180,7 @@ impl Gate {
         }
     }
 
-    /// `release.lua`: after a rejection the entry has to be looked up in MySQL.
+    /// `release.lua`. After a rejection, the user's keys must be looked up in MySQL.
     pub(super) fn release(&mut self, epoch: u8, user: u8, id: u8) {
         let Some(meta) = self.live().filter(|meta| meta.epoch == epoch) else { return };
         let (Request::Pending(number) | Request::Queued(number)) = self.request(id) else { return };
@@ -192,7 +192,7 @@ impl Gate {
         self.meta = Some(Meta { stock: meta.stock + 1, ..meta });
     }
 
-    /// `begin.lua`: the outbox stays.
+    /// `begin.lua`, which keeps the outbox.
     pub(super) fn begin(&mut self, epoch: u8) -> bool {
         if self.meta.is_some_and(|meta| meta.epoch >= epoch) {
             return false;
@@ -212,7 +212,8 @@ impl Gate {
         true
     }
 
-    /// `load.lua` and `open.lua`: only from exactly loading(`epoch`) in this run; state and mode if newer.
+    /// `load.lua` and `open.lua`. They work only on a gate that is exactly loading(`epoch`) in this run. State and mode
+    /// are set only if they are newer.
     pub(super) fn open(&mut self, epoch: u8, facts: &Facts) -> bool {
         let loading = |meta: &Meta| meta.phase == Phase::Loading && meta.epoch == epoch;
         let Some(meta) = self.live().filter(loading) else { return false };
@@ -240,7 +241,7 @@ impl Gate {
 }
 
 impl Protocol {
-    /// `claim.lua` with the epoch that the gate has; `behind` is what the api says of its lander.
+    /// `claim.lua` with the gate's epoch; `behind`: whether the api says that its lander is behind.
     pub(super) fn admit(&self, gate: &mut Gate, id: u8, behind: bool) -> Verdict {
         let Some(meta) = gate.answering() else { return Verdict::NotLoaded };
         let (user, key) = (self.attempt(id).user, self.attempt(id).key);

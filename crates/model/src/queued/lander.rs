@@ -1,4 +1,4 @@
-//! The claim lander: lands what the topic carries. It needs MySQL and no gate.
+//! claim-lander: lands the claims in the topic. It needs MySQL, but no gate.
 
 use super::{
     Next, Protocol, State, Who,
@@ -60,7 +60,7 @@ impl Protocol {
                 self.reject_under_lock(state, at, message, reason)
             }
             Lander::Fence(at, message) => {
-                // Locks the stock row too: whoever was told that it is lost is told nothing else.
+                // Locks the stock row too, so a client that was told "lost" never gets another outcome.
                 let current = state.truth.queued_epoch == message.epoch;
                 if current || self.bounds.has(Bug::FenceWithoutEpoch) {
                     Self::fence(&mut state.truth, message.id);
@@ -157,7 +157,7 @@ impl Protocol {
         }
     }
 
-    /// Whether MySQL confirms the reason.
+    /// Returns whether MySQL confirms the reason.
     fn is_true(&self, state: &State, message: Message, reason: Reason) -> bool {
         let truth = &state.truth;
         let user = self.attempt(message.id).user;

@@ -10,7 +10,7 @@ use super::{
 use crate::Bug;
 
 impl Protocol {
-    /// Reads `queued_epoch` before the row, so that no row under an older epoch means none for ever.
+    /// Reads `queued_epoch` before the row. So if a claim of an older epoch has no row, it never gets one.
     pub(super) fn look(&self, state: &State, next: &mut Next) {
         let mut after = *state;
         match state.looker {
@@ -49,7 +49,7 @@ impl Protocol {
         }
     }
 
-    /// Notes what a client would be told in this state. What is definite never changes.
+    /// Notes the outcome that a client would be told in this state. A definite outcome never changes.
     pub(super) fn tell(&self, state: &mut State) {
         for id in 0..IDS as u8 {
             let receipt = state.receipts[usize::from(id)];

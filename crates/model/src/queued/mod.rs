@@ -1,8 +1,9 @@
 //! Queued claims: the outbox that the gate appends to with the admission, the relay, the topic, the lander behind it,
 //! two epochs, and the drain before a rebuild.
 //!
-//! Each file is one of the processes. Each step is one script, one publication, one statement or one transaction, and
-//! anything else may happen between two steps. The direct way is here in few steps: [`crate::claim`] explores it.
+//! Each file is one of the processes. Each step is one script, one publication, one statement or one transaction. Steps
+//! of other processes may happen between any two steps of one. A direct claim takes few steps here, because
+//! [`crate::claim`] explores it in full.
 
 pub mod bounds;
 pub mod configurations;

@@ -1,4 +1,5 @@
-//! For each mistake, the promise that it breaks and the smallest known bounds in which it does.
+//! The planted mistakes of queued claims. Each names the promise that it breaks, and the smallest known bounds in which
+//! it does.
 
 use super::{AcceptAfter, Attempt, Bounds, Change, Left, Mode, Promise, attempt};
 use crate::Bug;
@@ -12,11 +13,11 @@ const RELAYED: Left = Left { reads: 1, ..NONE };
 const AT_GATE: Bounds = Bounds { accept_after: AcceptAfter::Gate, ..Bounds::CALM };
 const AT_REPLICA: Bounds = Bounds { accept_after: AcceptAfter::Replica, ..Bounds::CALM };
 
-/// Bounds of a claim that is rejected for a cut, and may be sent again after a top-up.
+/// A claim is rejected because of a cut, and its key may be sent again after a top-up.
 const CUT: Bounds =
     Bounds { attempts: &[ONE, ONE], changes: &[Change::Move(-1), Change::Move(1)], ..Bounds::CALM };
 
-/// The bounds are without the mistake.
+/// A mistake, the promise that it breaks, and the bounds; these do not contain the mistake yet.
 pub type Planted = (Bug, Promise, Bounds);
 
 /// Every planted mistake of queued claims.

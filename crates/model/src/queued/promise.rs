@@ -18,12 +18,12 @@ pub enum Promise {
     LimitPerUser,
     /// I5
     NothingLandedWhenRefused,
-    /// I5, through both doors.
+    /// I5, for direct and queued claims.
     NothingUnderWayWhenRefused,
-    /// I14: what a client was told for good stays.
+    /// I14: a definite outcome that a client was told never changes.
     OneOutcome,
-    /// I14: a 202 lands, unless a fault struck against which its `accept_after` does not hold, the operator rejects
-    /// what was accepted, or a cut took its coupon.
+    /// I14: a claim answered 202 lands, unless a fault happened that its `accept_after` does not cover, the operator
+    /// rejects accepted claims, or a cut took its coupon.
     AcceptedLands,
     /// A claim is rejected only for a reason that MySQL confirms.
     RejectedForATrueReason,
@@ -33,7 +33,7 @@ pub enum Promise {
     GateAccountsForNumbers,
     /// Only a landed claim is answered with 201.
     GateKnowsNoLandingThatIsNot,
-    /// A new epoch is costly, so none is asked for while the request is carried.
+    /// No new epoch is requested for a request that is in the outbox or the topic, because an epoch is costly.
     NoNeedlessEpoch,
     /// I14: at rest every claim with a receipt has a definite outcome.
     EveryReceiptEnds,
@@ -97,8 +97,8 @@ impl Protocol {
         count <= usize::from(self.bounds.limit) && usize::from(numbers) == count
     }
 
-    /// Cuts excuse as many rejections for stock as they took coupons; an operator who rejects what was accepted
-    /// excuses those for it.
+    /// Cuts excuse as many rejections for stock as they took coupons. An operator who rejects accepted claims excuses
+    /// those rejections.
     fn accepted_land(&self, state: &State) -> bool {
         let mut short = 0;
         for id in (0..IDS as u8).filter(|id| state.kept & bit(*id) != 0) {
@@ -112,7 +112,7 @@ impl Protocol {
         short <= state.truth.cut
     }
 
-    /// For an open gate in MySQL's epoch.
+    /// Returns the first promise about an open gate in MySQL's epoch that this state breaks.
     fn broken_gate(&self, state: &State) -> Option<Promise> {
         let truth = &state.truth;
         let trusted = |epoch: u8| epoch == truth.epoch && epoch != state.lied;

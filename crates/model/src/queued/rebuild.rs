@@ -1,5 +1,5 @@
-//! A rebuild: a new epoch for direct landings first; the queue is drained under the old one before the gate is loaded.
-//! After the end the same steps close the queue.
+//! A rebuild. It first begins a new epoch for direct landings. Queued claims of the old epoch still land; the gate is
+//! loaded only after the queue is drained. After the template's end the same steps close the queue.
 
 use coupon::TemplateState;
 
@@ -132,7 +132,7 @@ impl Protocol {
         }
     }
 
-    /// Reads template, stock, last movement, numbers and rejected keys at one moment: `claim` explores them apart.
+    /// Reads template, stock, last movement, numbers and rejected keys at one moment; `claim` explores separate reads.
     fn read_facts(&self, state: &mut State, which: usize) -> (RebuildStep, &'static str) {
         let truth = state.truth;
         if truth.epoch != state.rebuilders[which].epoch {

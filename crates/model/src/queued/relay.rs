@@ -1,4 +1,5 @@
-//! The outbox relay. A lease says whose leftovers a relay reads; nothing rests on it, so any relay may read any entry.
+//! The outbox relay. A lease determines whose leftovers a relay reads. No promise depends on the lease, so here any
+//! relay may read any entry.
 
 use super::{
     Next, Protocol, State, Who, bit, bounds::AcceptAfter, is_next, state::Relay, step,
@@ -26,7 +27,7 @@ impl Protocol {
                     let mut refused = *state;
                     refused.left.refusals -= 1;
                     refused.relays[which] = trim;
-                    // It ends lost, with the next epoch; only a 202 after the topic has its message there already.
+                    // The claim is lost with the next epoch. Only with `topic` a 202 means that its message is there.
                     if self.bounds.accept_after != AcceptAfter::Topic {
                         refused.excused |= bit(entry.message.id);
                         refused.kept &= !refused.excused;
@@ -68,7 +69,7 @@ impl Protocol {
         }
     }
 
-    /// What reading changes in Redis; only mistakes depend on it.
+    /// Changes Redis as a read by the relay does; only planted mistakes depend on it.
     pub(super) fn take_entry(&self, state: &mut State, at: u8) {
         if self.bounds.has(Bug::TrimBeforeAck) {
             let run = state.gate.run;

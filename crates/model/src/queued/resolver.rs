@@ -1,4 +1,4 @@
-//! The resolver: what stands in a gate and has its answer in MySQL, and what stands there and nobody carries.
+//! The resolver: ends requests at the gate that MySQL has decided, and finds queued ones in neither outbox nor topic.
 
 use super::{
     Next, Promise, Protocol, State, Who, bit, bounds::IDS, gate::Request, state::Resolver, step,
@@ -9,7 +9,7 @@ use crate::Bug;
 impl Protocol {
     pub(super) fn resolve(&self, state: &State, next: &mut Next) {
         for id in 0..IDS as u8 {
-            // Its process works on it; `claim` explores a resolver that does not wait for that.
+            // Its process is at work; `claim` explores a resolver that does not wait for that.
             let busy = state.walks[usize::from(id)].is_under_way();
             if busy && matches!(state.gate.request(id), Request::Pending(_)) {
                 continue;
@@ -50,7 +50,8 @@ impl Protocol {
         }
     }
 
-    /// Not in the outbox, then the partition's end, then the committed offset, then still no row: a new epoch.
+    /// Requests a new epoch if the request is not in the outbox, the committed offset then passes the partition's end,
+    /// and MySQL still has no row.
     fn look_for_orphans(&self, state: &State, next: &mut Next) {
         let mut after = *state;
         match state.resolver {
@@ -87,7 +88,7 @@ impl Protocol {
                 if stands && state.truth.row(id) == Row::Absent {
                     after.wrong = after.wrong.max(epoch);
                     let carried = state.topic.as_slice()[usize::from(state.committed)..].iter();
-                    // What the broker refused one relay another may have published; such an epoch only costs.
+                    // Another relay may have published what the broker refused one; such an epoch is needless but safe.
                     let expected = state.excused & bit(id) == 0;
                     if expected && carried.into_iter().any(|message| message.id == id) {
                         after.broken = Some(Promise::NoNeedlessEpoch);

@@ -1,5 +1,5 @@
-//! At rest no process is at work, and no more faults strike. Then relay, lander, keeper and resolver finish what is
-//! left, every receipt has its outcome, and a client that retries gets a final answer.
+//! States at rest: no process is at work, and no more faults happen. From there relay, lander, keeper and resolver
+//! finish what is left. Then every receipt has its outcome, and a client that retries gets a final answer.
 
 use super::{
     Promise, Protocol, State,
@@ -26,7 +26,7 @@ impl Protocol {
             && state.rebuilders.iter().all(|rebuilder| *rebuilder == Rebuilder::default())
             && state.resolver == Resolver::Idle
             && state.looker == Looker::Idle;
-        // The partition of a search is short; what does not fit is not explored.
+        // The modelled partition is short; states whose messages would not fit are not explored.
         if !idle || state.topic.as_slice().len() + state.gate.outbox.as_slice().len() > MESSAGES_MAX
         {
             return None;
@@ -41,7 +41,7 @@ impl Protocol {
         })
     }
 
-    /// Runs every process until nothing is left to do, and checks what then must hold.
+    /// Runs every process until nothing is left to do, and checks the promises that must hold then.
     fn come_to_rest(&self, state: &mut State) -> Option<Promise> {
         let mut rounds = 0;
         while self.work(state) {
@@ -99,8 +99,8 @@ impl Protocol {
         worked
     }
 
-    /// Whether the keeper asks for a new epoch: no gate, a gate behind, wrong or carrying a request that nobody
-    /// carries, or an end whose queue is not closed.
+    /// Returns whether the keeper requests a new epoch: the gate is absent, behind or wrong; it holds a queued request
+    /// that is in neither outbox nor topic; or the template has ended and its queue is not closed.
     fn wants_gate(&self, state: &State) -> bool {
         if self.is_closed(state) {
             return false;
@@ -147,7 +147,7 @@ impl Protocol {
         Some(Promise::FinalAnswerInTheEnd)
     }
 
-    /// Each request has a separate id; here they share one slot, which is cleared first.
+    /// In the code each request has an id of its own. Here all of them share one slot, which is cleared first.
     fn forget_spare(&self, state: &mut State) {
         if state.truth.rows[SPARE] == Row::Void {
             state.truth.rows[SPARE] = Row::Absent;

@@ -17,9 +17,9 @@ pub struct State {
     pub truth: Truth,
     /// The gate's Redis.
     pub gate: Gate,
-    /// What Redis's replica, or its disk, has.
+    /// The contents of Redis's replica, or of its disk.
     pub replica: Option<Gate>,
-    /// The template's partition of `coupon.claims`. Messages before `committed` are blank: nobody reads them again.
+    /// The template's partition of `coupon.claims`. Messages before `committed` are blank, since none is read again.
     pub topic: Few<Message, MESSAGES_MAX>,
     /// The lander's committed offset.
     pub committed: u8,
@@ -57,7 +57,7 @@ pub struct State {
 pub struct Walk {
     /// Its next step.
     pub at: At,
-    /// The admission, perhaps another's with the same key.
+    /// The admission; perhaps that of another request with the same key.
     pub message: Message,
     /// Run of Redis in which it was answered.
     pub run: u8,
@@ -89,7 +89,7 @@ pub enum At {
     Release(Ending),
     /// Was answered 202.
     Accepted,
-    /// Was answered 201, or with the answer that its key has.
+    /// Was answered 201, or with the stored answer of its key.
     Answered,
     /// Was answered a definite refusal.
     Refused,
@@ -153,7 +153,7 @@ pub enum RebuildStep {
     Raise,
     /// `begin.lua`
     Begin,
-    /// Wait until the outbox is empty; go on at once if the template was never queued.
+    /// Wait until the outbox is empty; skip the drain if the template was never queued.
     Empty,
     /// Note the partition's end.
     NoteEnd,
@@ -169,7 +169,7 @@ pub enum RebuildStep {
     Unload,
 }
 
-/// The resolver's look for a queued request that nobody carries.
+/// The resolver's search for a queued request that is in neither outbox nor topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Resolver {
     #[default]

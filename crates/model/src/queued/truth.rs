@@ -47,7 +47,7 @@ pub struct Truth {
 pub enum Open {
     /// Nothing lands.
     Nothing,
-    /// Only what was accepted lands.
+    /// Only accepted claims land.
     Accepted,
     All,
 }
@@ -69,7 +69,7 @@ pub enum Row {
 /// Why a queued claim is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Stock short.
+    /// The stock does not suffice.
     Short,
     /// All numbers of the user are taken.
     Limit,
@@ -79,7 +79,7 @@ pub enum Reason {
     Failed,
 }
 
-/// What a reread shows; the first that fits.
+/// What a reread shows; the first variant that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     /// An earlier attempt landed.
@@ -95,7 +95,7 @@ pub(super) enum Decision {
     NumberTaken(Option<u8>),
     NotOpen,
     Short,
-    /// Nothing is in the way any more.
+    /// Nothing prevents the landing any more.
     Retry,
 }
 
@@ -104,11 +104,11 @@ pub(super) enum Decision {
 pub enum Outcome {
     #[default]
     Processing,
-    /// Landed under this id, or its key under another.
+    /// The claim landed, or its key landed under another id.
     Succeeded,
-    /// Rejected under this id, or its key under another.
+    /// The claim was rejected, or its key was rejected under another id.
     Rejected,
-    /// Not landed, and never landing: the same key may be sent again.
+    /// The claim has not landed and never lands: the same key may be sent again.
     Lost,
 }
 
@@ -211,7 +211,7 @@ impl Protocol {
         numbers.collect()
     }
 
-    /// Decides what a landing that was rolled back means; `queued` tells which guard it has.
+    /// Decides how a claim continues after its landing was rolled back; `queued`: whether the landing was a queued one.
     pub(super) fn decide(&self, truth: &Truth, message: Message, queued: bool) -> Decision {
         let Message { id, epoch, number } = message;
         let (user, key) = (self.attempt(id).user, self.attempt(id).key);
@@ -284,7 +284,7 @@ impl Protocol {
         *row == Row::Void
     }
 
-    /// What a client is told that has a receipt of this epoch, given the rows and a `queued_epoch`.
+    /// Returns the outcome that a client with a receipt of this epoch is told, given the rows and a `queued_epoch`.
     pub(super) fn outcome(&self, truth: &Truth, id: u8, receipt: u8, queued: u8) -> Outcome {
         match truth.row(id) {
             Row::Landed(_) => Outcome::Succeeded,

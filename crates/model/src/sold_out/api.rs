@@ -1,4 +1,4 @@
-//! What an api knows of the template: the users of a scan, and for how long a look allows it to refuse all others.
+//! An api's knowledge of the template: the users of a scan, and how long a look allows it to refuse all others.
 
 use super::{LEASE, Next, SoldOut, State, Users, bit, step};
 use crate::Bug;
@@ -25,7 +25,7 @@ pub struct Scan {
 pub struct Known {
     pub epoch: u8,
     pub users: Users,
-    /// Ticks for which it may still be refused by this; 0: not at all.
+    /// Ticks for which the api may still refuse by this scan; 0: not at all.
     pub lease: u8,
 }
 
@@ -36,7 +36,7 @@ pub struct Look {
     pub users: Users,
     /// Ticks since it began; at most [`LEASE`].
     pub age: u8,
-    /// The gate's answer, once it was reached.
+    /// The gate's answer, once the look has reached the gate.
     pub holds: Option<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Api {
         }
     }
 
-    /// Whether it refuses a user without asking the gate.
+    /// Returns whether the api refuses a user without asking the gate.
     pub(super) fn refuses(&self, user: usize) -> bool {
         self.known.is_some_and(|known| known.lease > 0 && known.users & bit(user) == 0)
     }
@@ -80,7 +80,7 @@ impl SoldOut {
             }
             None => {}
             Some(scan) if usize::from(scan.page) < self.bounds.users => {
-                // The key of another epoch is another one.
+                // Each epoch's users are under a key of their own.
                 if scan.epoch == state.gate.epoch {
                     scan.found |= state.gate.users & bit(scan.page.into());
                 }

@@ -27,7 +27,7 @@ const fn of(users: usize, apis: usize, total: u8, left: Left) -> Bounds {
     Bounds { users, apis, total, left, bug: None }
 }
 
-/// Explored by every test run.
+/// Bounds that every test run explores.
 pub const SMALL: &[(&str, Bounds)] = &[
     (
         "two apis, two users; a top-up, a release",
@@ -47,7 +47,7 @@ pub const SMALL: &[(&str, Bounds)] = &[
     ),
 ];
 
-/// Explored by a soak.
+/// Bounds that a soak explores.
 pub const LARGE: &[(&str, Bounds)] = &[
     (
         "two apis, two users; Redis forgets, a top-up, a rebuild",
@@ -63,7 +63,7 @@ pub const LARGE: &[(&str, Bounds)] = &[
     ),
 ];
 
-/// For each mistake, the promise that it breaks and the smallest known bounds in which it does.
+/// Each planted mistake, the promise that it breaks, and the smallest known bounds in which it does.
 pub const PLANTED: &[(Bug, Promise, Bounds)] = &[
     (Bug::ScanNotProved, Promise::AnsweredIsNotRefused, of(2, 1, 1, Left { releases: 1, ..NONE })),
     (Bug::LeaseFromTheLooksEnd, Promise::AsTheGateDid, of(1, 1, 0, Left { top_ups: 1, ..NONE })),

@@ -3,17 +3,17 @@
 use super::{Claim, NOTE, Next, SoldOut, State, Users, bit, step};
 use crate::Bug;
 
-/// The gate, with what matters to a user without an entry.
+/// The gate, reduced to what decides about a user without an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Gate {
     pub epoch: u8,
     pub phase: Phase,
-    /// Whether Redis's present run opened it. The scripts compare the run.
+    /// Whether the gate was opened in the current run of Redis. The scripts compare the run.
     pub of_this_run: bool,
     pub stock: u8,
     /// Users who have an entry. Within an epoch nothing removes one.
     pub users: Users,
-    /// Ticks for which an api may refuse by an earlier look.
+    /// Ticks for which some api may still refuse by an earlier look.
     pub noted: u8,
 }
 
@@ -37,12 +37,12 @@ impl Gate {
         self.phase == Phase::Open && self.of_this_run
     }
 
-    /// Whether a user without an entry is refused as sold out.
+    /// Returns whether a user without an entry is refused as sold out.
     pub(super) fn is_sold_out(&self) -> bool {
         self.is_open() && self.stock == 0
     }
 
-    /// The look: whether so many users have an entry, and all others are refused as sold out.
+    /// The look. Returns whether as many users as these have an entry, and all others are refused as sold out.
     pub(super) fn look(&mut self, bug: Option<Bug>, epoch: u8, users: Users) -> bool {
         let has = |planted| bug == Some(planted);
         let is_open = self.is_open() || (has(Bug::LookWithoutRun) && self.phase == Phase::Open);
@@ -58,7 +58,7 @@ impl Gate {
 }
 
 impl SoldOut {
-    /// The steps of the users' claims. Each goes to any api: what an api does on this way does not depend on which.
+    /// The steps of the users' claims. It does not matter which api handles a claim that reaches the gate.
     pub(super) fn claim(&self, state: &State, next: &mut Next) {
         for user in 0..self.bounds.users {
             let mut after = *state;
@@ -94,7 +94,7 @@ impl SoldOut {
         }
     }
 
-    /// A top-up, and rebuilds. What the gate had admitted and was not landed can land no more.
+    /// A top-up, and rebuilds. A claim that the old gate admitted and that has not landed can never land.
     pub(super) fn change(&self, state: &State, next: &mut Next) {
         if state.left.top_ups > 0 {
             let mut after = *state;

@@ -1,8 +1,8 @@
-//! Refusals from memory: what several apis know of one template that is sold out, and its gate. An api knows which users
-//! have an entry in the gate, and refuses all others without a call, for as long as a look at the gate allows it.
+//! Refusals from memory: several apis, and the gate of one template that is sold out. An api knows which users have an
+//! entry in the gate. It refuses all others without a call, for as long as a look at the gate allows it.
 //!
-//! Time passes in ticks, between any two steps and any number of them. Whoever is refused needs no steps of its own: a
-//! state in which an api *would* refuse a user is judged as if it did.
+//! Time passes in ticks: any number of steps may share a tick, and any number of ticks may pass between two steps. A
+//! refused claim takes no steps of its own: a state in which an api *would* refuse a user is judged as if it did.
 
 mod api;
 pub mod bounds;
@@ -22,10 +22,11 @@ pub use self::{
 };
 use crate::search::Model;
 
-/// Ticks for which a look allows refusals, from its beginning.
+/// Ticks for which a look allows refusals, counted from when it was sent.
 const LEASE: u8 = 2;
 
-/// Ticks for which the gate remembers that it allowed refusals, from the moment of the look: no look began later.
+/// Ticks for which the gate remembers that it allowed refusals, counted from when the look reached it. The look was
+/// sent no later than that.
 const NOTE: u8 = LEASE;
 
 /// A set of users, one bit each.
@@ -49,17 +50,17 @@ pub struct State {
     pub saved: Option<Gate>,
     pub claims: [Claim; USERS],
     pub apis: [Api; APIS],
-    /// For each user, ticks since the gate would have refused them as sold out; at most those of a lease.
+    /// For each user, ticks since the gate would last have refused them as sold out; at most `LEASE`.
     pub since: [u8; USERS],
     pub left: Left,
 }
 
-/// The way of a user's claim.
+/// Where a user's claim is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Claim {
     #[default]
     Asks,
-    /// The gate admitted it. It is answered after so many ticks, once it has landed.
+    /// The gate admitted it. Once it has landed and these ticks have passed, it is answered.
     Admitted {
         wait: u8,
     },
@@ -75,12 +76,12 @@ pub enum Claim {
 pub struct Left {
     pub top_ups: u8,
     pub releases: u8,
-    /// Losses of all that Redis has.
+    /// How often Redis loses everything.
     pub losses: u8,
-    /// Returns of Redis to a copy.
+    /// How often Redis goes back to a copy.
     pub rewinds: u8,
     pub rebuilds: u8,
-    /// Ends of an api's knowledge: its process ends, or it hears of a change by another way.
+    /// How often an api forgets the template, because it restarts or learns of a change in another way.
     pub forgets: u8,
 }
 
@@ -99,7 +100,7 @@ impl SoldOut {
         Self { bounds }
     }
 
-    /// Passes a tick. A state in which it changes nothing has no further one.
+    /// Passes a tick. A tick that changes nothing leads to no new state.
     fn tick(&self, state: &State, next: &mut Next) {
         let mut after = *state;
         after.gate.noted = after.gate.noted.saturating_sub(1);

@@ -4,13 +4,13 @@ use std::fmt;
 
 use super::{Claim, LEASE, SoldOut, State};
 
-/// A promise to a user whose claim an api does not bring to the gate.
+/// A promise to a user whose claim an api refuses without asking the gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Promise {
-    /// Who was answered 201 is never told that nothing is left, by whichever api.
+    /// No api tells a user who was answered 201 that the template is sold out.
     AnsweredIsNotRefused,
-    /// The gate would have refused the user at some moment within a lease. So what has changed at the gate, for this
-    /// user or for all, is seen everywhere within a lease.
+    /// The gate would have refused the user at some moment within the last lease. So every api sees a change at the
+    /// gate, for this user or for all, within a lease.
     AsTheGateDid,
 }
 

@@ -12,7 +12,7 @@ pub(super) const READERS_MAX: usize = 2;
 /// The bounds of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most versions of each coupon; in odd ones it is unused. 0: there is no such coupon.
+    /// Most versions of each coupon; in odd versions it is unused. 0: there is no such coupon.
     pub versions: [u8; COUPONS_MAX],
     pub left: Left,
     /// A planted mistake.
@@ -36,7 +36,7 @@ const fn two(first: u8, second: u8, left: Left) -> Bounds {
     Bounds { versions: [first, second], left, bug: None }
 }
 
-/// Explored by every test run.
+/// Bounds that every test run explores.
 pub const SMALL: &[(&str, Bounds)] = &[
     (
         "a coupon issued, used, given back; an eviction, a replay, two rebuilds",
@@ -56,7 +56,7 @@ pub const SMALL: &[(&str, Bounds)] = &[
     ),
 ];
 
-/// Explored by a soak.
+/// Bounds that a soak explores.
 pub const LARGE: &[(&str, Bounds)] = &[
     (
         "a coupon of three versions; an eviction, two replays, three rebuilds, an undecodable event, a death",
@@ -76,7 +76,7 @@ pub const LARGE: &[(&str, Bounds)] = &[
     ),
 ];
 
-/// For each mistake, the promise that it breaks and the smallest known bounds in which it does.
+/// Each planted mistake, the promise that it breaks, and the smallest known bounds in which it does.
 pub const PLANTED: &[(Bug, Promise, Bounds)] = &[
     (Bug::RebuildReadsUnusedOnly, Promise::NoResurrection, one(2, NONE)),
     (Bug::PiecesOfDifferentMoments, Promise::KnowsWhatCameBefore, two(2, 1, NONE)),

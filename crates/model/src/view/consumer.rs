@@ -1,4 +1,4 @@
-//! The consumer: processes message by message, and stores its offset only after the effect.
+//! The consumer: processes one message at a time, and stores its offset only after the effect.
 
 use super::{Next, State, View, Zombie, keys::Keys, step};
 use crate::Bug;
@@ -32,7 +32,7 @@ impl View {
         self.replay(state, next);
     }
 
-    /// An undecodable message may have changed anything, so the user's view is dropped.
+    /// An undecodable message may be about any change, so the user's view is dropped.
     fn put_aside(&self, state: &State, change: Change, next: &mut Next) {
         if state.left.undecodable > 0 {
             let mut dropped = *state;
@@ -59,7 +59,7 @@ impl View {
         if state.zombie.is_some() {
             return;
         }
-        // The consumer is paused, another begins at the stored offset, and then the first one resumes.
+        // The consumer pauses, another begins at the stored offset, and then the first one resumes.
         if let Some(change) = state.applied {
             again.zombie = Some((change, Zombie::ReadsBack));
             again.applied = None;

@@ -58,7 +58,7 @@ impl Keys {
         matches!(self.state(bug), Some((Phase::Complete, _)))
     }
 
-    /// `view/begin.lua`. Since time is not modelled, any running rebuild counts as timed out.
+    /// `view/begin.lua`. Time is not modelled, so any running rebuild may count as timed out.
     pub fn begin(&mut self, nonce: u8, bug: Option<Bug>) {
         let token = Some((self.generation, nonce));
         let kept = *self;

@@ -1,5 +1,5 @@
 //! The view of one user: MySQL's commits, their topic, the consumer and a predecessor that still runs, readers that
-//! rebuild a cold view, and a Redis that evicts keys. The commands are those in `lua/`.
+//! rebuild a cold view, and a Redis that evicts keys. Each command to Redis is a script in `lua/`.
 
 pub mod bounds;
 mod consumer;
@@ -116,7 +116,7 @@ impl View {
             }
         }
         if state.left.generations > 0 {
-            // The restarted Redis may hold anything older. The generation makes all of it cold.
+            // The restarted Redis may hold older data. Raising the generation makes all of it cold.
             let mut risen = *state;
             risen.left.generations -= 1;
             risen.keys.generation += 1;

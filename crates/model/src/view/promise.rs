@@ -49,7 +49,7 @@ impl View {
         for coupon in 0..self.bounds.coupons() {
             let (floor, newest) = (state.floor[coupon], state.versions[coupon]);
             let (shown, known) = (list.members[coupon], hash.versions[coupon]);
-            // It may show any version from the last one applied to the newest one.
+            // The view may show any version from the last one applied to the newest one.
             if !(floor..=newest).any(|version| is_unused(version) == shown) {
                 let promise = if shown { Promise::NoResurrection } else { Promise::NothingMissing };
                 return Some(promise);
@@ -81,7 +81,7 @@ impl View {
     }
 }
 
-/// Returns the versions when the coupon had just been issued.
+/// Returns the versions of all coupons at the moment when this one had just been issued.
 fn before(state: &State, coupon: usize) -> [u8; COUPONS_MAX] {
     let mut versions = [0; COUPONS_MAX];
     for change in state.topic.as_slice() {

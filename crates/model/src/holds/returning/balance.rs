@@ -4,7 +4,7 @@ use super::{Promise, Protocol, State, ledger::Movement, truth::Truth};
 use crate::gate::{Numbers, Phase, Request, RequestState};
 
 impl Protocol {
-    /// Returns the promise about MySQL's rows that they break. They hold for what is visible at every moment.
+    /// Returns the first promise that MySQL's visible rows break. These promises hold at every moment.
     pub(in crate::holds) fn broken_truth(&self, truth: &Truth) -> Option<Promise> {
         let live: i16 = truth.landed().map(|(_, coupons)| i16::from(coupons.live())).sum();
         if live > truth.total {
@@ -34,8 +34,8 @@ impl Protocol {
         live <= self.bounds.limit && truth.taken(self.claims(), user).count() == live
     }
 
-    /// Returns the promise about a trusted gate that this state breaks. Everything in the binlog counts as committed,
-    /// since the gate may have heard of it.
+    /// Returns the first promise about a trusted gate that this state breaks. Everything in the binlog counts as
+    /// committed, since it may have reached the gate.
     pub(in crate::holds) fn broken_gate(&self, state: &State) -> Option<Promise> {
         let meta = state.gate.meta.filter(|_| self.is_trusted(state))?;
         let truth = state.truth.committed();
@@ -68,7 +68,7 @@ impl Protocol {
         None
     }
 
-    /// The numbers that are live, pending, or freed by a movement that the gate has not heard of.
+    /// Returns the numbers that are live, pending, or freed by a movement that the gate does not contain.
     fn expected_numbers(&self, state: &State, truth: &Truth, user: u8) -> Numbers {
         let heard = state.gate.meta.map_or(0, |meta| meta.movement);
         let live = truth.taken(self.claims(), user);

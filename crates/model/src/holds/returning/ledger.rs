@@ -11,13 +11,13 @@ use crate::{Bug, gate::Numbers};
 pub struct Movement {
     pub delta_total: i16,
     pub delta_stock: i16,
-    /// The list of what came back, by user.
+    /// What each user returned.
     pub returned: [Returned; USERS_MAX],
     /// The user whose ban is lifted, as user + 1; 0: none.
     pub lifted: u8,
 }
 
-/// What came back from one user.
+/// The returned coupons of one user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Returned {
     pub numbers: Numbers,
@@ -47,7 +47,7 @@ pub struct Transaction {
     pub becomes: Status,
 }
 
-/// What may be returned.
+/// A kind of return, and the coupons that it may return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Return {
     /// Held coupons whose deadline has passed.
@@ -220,8 +220,8 @@ impl Truth {
         (seq + 1..=self.movement).map(move |seq| (seq, movements[usize::from(seq) - 1]))
     }
 
-    /// Returns what the visible movements `from + 1` to `to` add to the stock; less than nothing if `to` is before
-    /// `from`.
+    /// Returns what the visible movements `from + 1` to `to` add to the stock. If `to` is before `from`, returns the
+    /// negative of what the movements between them add.
     pub fn delta_between(&self, from: u8, to: u8) -> i16 {
         let sum = |from: u8, to: u8| -> i16 {
             let movements = &self.movements[usize::from(from)..usize::from(to).min(MOVEMENTS_MAX)];

@@ -1,4 +1,4 @@
-//! What comes back: the ledger of movements, its ways to the gate, payments and cancellations.
+//! How holds end: payments, cancellations and lapses, the ledger of movements, and their delivery to the gate.
 
 use super::*;
 

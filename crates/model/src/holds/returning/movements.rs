@@ -1,5 +1,5 @@
-//! The operator's movements, and the delivery of all movements to the gate: by who made them, and by the consumer of
-//! their topic.
+//! The operator's movements, and the delivery of all movements to the gate: by the process that made them, and by the
+//! consumer of their topic.
 
 use super::{
     Change, LateKind, Next, Protocol, State, Step, Who,
@@ -69,8 +69,9 @@ impl Protocol {
         }
     }
 
-    /// `move.lua`; if earlier movements are missing, those first, as MySQL shows them. The message's own movement may
-    /// not be visible there, so it follows from the message. Each takes effect once, so this may be a single step.
+    /// `move.lua`. If the gate lacks earlier movements, those that MySQL shows are applied first. The message's own
+    /// movement may not be visible there, so it is taken from the message. Each movement takes effect once, so all of
+    /// this may be a single step.
     pub(in crate::holds) fn send_movement(&self, state: &mut State, seq: u8) {
         let epoch = state.gate_epoch();
         let truth = state.truth;
@@ -95,7 +96,7 @@ impl Protocol {
         }
     }
 
-    /// A gate that is not open is not waited for: its rebuild catches up, or later the keeper.
+    /// The consumer does not wait for a gate that is not open, because its rebuild or the keeper catches up.
     pub(in crate::holds) fn consume(&self, state: &State, next: &mut Next) {
         let who = Who::Consumer;
         let seq = state.consumed + 1;

@@ -11,15 +11,16 @@ use crate::Bug;
 enum Found {
     /// All coupons are held, and their deadline has not passed.
     Held,
-    /// The reference has confirmed them before.
+    /// The same reference has confirmed them before.
     Confirmed,
-    /// A coupon has lapsed, or its deadline has passed by MySQL's clock; or it was cancelled or confirmed otherwise.
+    /// A coupon has lapsed, its deadline has passed by MySQL's clock, or it was cancelled or confirmed by another
+    /// payment.
     Ended,
 }
 
 impl Protocol {
-    /// A request to confirm, or a message of the payments' topic. While it has no answer it may be sent again. A
-    /// process whose own clock says that the deadline has passed answers 503, which changes nothing.
+    /// A request to confirm, or a message of the payments' topic. It may be sent again while it has no answer. A
+    /// process answers 503 if the deadline has passed by its own clock only; that changes nothing.
     pub(in crate::holds) fn pay(&self, state: &State, which: usize, next: &mut Next) {
         let payment = self.bounds.payments[which];
         let Row::Landed(coupons) = state.truth.claims[usize::from(payment.claim)] else { return };
@@ -85,7 +86,7 @@ impl Protocol {
         if held && in_time { Found::Held } else { Found::Ended }
     }
 
-    /// Writes `held` to `unused`, and the reference, in one transaction.
+    /// Changes the coupons from `held` to `unused` and inserts the reference, in one transaction.
     fn confirmed(&self, state: &State, payment: Payment) -> State {
         let mut after = *state;
         after.truth.paid |= 1 << payment.reference;

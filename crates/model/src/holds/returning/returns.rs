@@ -1,4 +1,4 @@
-//! What ends a hold without a payment: deadlines that pass, expiry-worker, and requests to cancel.
+//! How a hold ends without a payment: its deadline passes and expiry-worker lapses it, or a request cancels it.
 
 use super::{
     Next, Promise, Protocol, State, Step, Who,
@@ -25,7 +25,7 @@ impl Protocol {
         }
     }
 
-    /// expiry-worker reads the ids of a chunk, then returns it in one transaction. It says nothing to the gate.
+    /// expiry-worker reads the ids of a chunk, then returns the chunk in one transaction. It does not inform the gate.
     pub(in crate::holds) fn lapse(&self, state: &State, which: usize, next: &mut Next) {
         let who = Who::Lapser(which);
         let read = state.lapsers[which];
@@ -63,7 +63,8 @@ impl Protocol {
         }
     }
 
-    /// The due coupons of each claim, of all claims, and a part of a claim: a chunk may end anywhere.
+    /// Returns the possible chunks: the due coupons of each claim, of all claims, and of a part of a claim, since a
+    /// chunk may end anywhere.
     fn chunks(&self, state: &State) -> Vec<Set> {
         let due = |id, part| state.truth.returnable(id, part, Return::Lapse, self.bounds.bug);
         let ids = (0..).zip(self.bounds.attempts).map(|(id, _)| id);
