@@ -30,7 +30,7 @@ pub(crate) enum TailError {
         /// Message of the server.
         reason: String,
     },
-    /// Server and address do not agree on encryption or on an authentication method.
+    /// Server and client do not agree on encryption or on an authentication method.
     #[error("the binlog connection cannot be logged in: {reason}")]
     Login {
         /// The reason and a remedy.

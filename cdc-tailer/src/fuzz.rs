@@ -1,6 +1,6 @@
 //! Fuzz targets for every decoder of untrusted bytes, for `fuzz/` and the test that runs its corpus only. Each accepts
-//! any bytes and panics only if a promise is broken: what is read can be written, what is written is JSON, and nothing
-//! grows beyond its limit.
+//! any bytes and panics only if a promise is broken: everything that can be read can be written, all output is JSON,
+//! and nothing grows beyond its limit.
 
 use std::io::{self, Read, Write};
 
@@ -87,7 +87,7 @@ pub fn server_login(data: &[u8]) {
     assert!(is_private || !is_sent, "a password was sent in the clear");
 }
 
-/// A server that sends prepared bytes, whatever it receives.
+/// A server that sends prepared bytes and ignores its input.
 struct ScriptedServer<'a> {
     sent: &'a [u8],
     heard: Vec<u8>,

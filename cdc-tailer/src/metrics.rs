@@ -217,7 +217,7 @@ pub(crate) const PREPARED_BEFORE: Metric = Metric {
     worry: Some("any"),
 };
 
-/// Whether the brokers answered when they were last asked. Until they are asked, they are taken to.
+/// Whether the brokers answered when they were last asked; true until they are first asked.
 static BROKERS_ANSWER: AtomicBool = AtomicBool::new(true);
 
 /// Records whether the brokers answer. While they do not, the lag is unknown.

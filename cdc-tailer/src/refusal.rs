@@ -2,8 +2,8 @@
 
 use crate::error::TailError;
 
-/// Reported for a transaction without a GTID. A server that dumps by GTID alone refuses it with an error packet; others
-/// send the transaction.
+/// Reported for a transaction without a GTID. A server that dumps by GTID refuses such a transaction with an error
+/// packet; other servers send it.
 pub(crate) const NO_GTID: &str =
     "a transaction has no GTID: set gtid_mode = ON on the server, then start with --resnapshot";
 
@@ -43,7 +43,7 @@ fn read(packet: &[u8]) -> (u16, String) {
 fn classify(code: u16, message: String) -> TailError {
     const DUPLICATE_SERVER_ID: u16 = 4052;
     const CANNOT_READ_BINLOG: u16 = 1236;
-    // "Is missing the GTID": it has earlier and later ones, and never had ours.
+    // "Is missing the GTID": the server has earlier and later ones, and never had ours.
     const POSITION_LOST: [&str; 8] = [
         "purged",
         "is missing the gtid",

@@ -1,4 +1,4 @@
-//! Whether the servers that the tailer needs answer, for `/readyz`. Its part `binlog` says how far it got with them.
+//! Reports in `/readyz` whether the servers that the tailer needs answer. The part `binlog` reports its progress.
 
 use mysql_store::{MySqlConnection, StoreError, connect, settings};
 use runtime::{Clock, Context};
@@ -7,8 +7,8 @@ use topic::{BrokerProbe, TopicNames};
 
 use crate::{config::Config, metrics};
 
-/// Adds the servers to `/readyz` and returns a task that asks each every few seconds until the process stops. A dry run
-/// has no brokers.
+/// Adds the servers to `/readyz`. Returns a task that asks each of them every few seconds until the process stops. A
+/// dry run has no brokers.
 pub fn watch(
     config: &Config,
     context: &Context,

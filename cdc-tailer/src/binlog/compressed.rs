@@ -52,7 +52,7 @@ pub(crate) fn inflate(compressed: &[u8], limit: usize) -> Result<Vec<u8>, Compre
         .filter(|length| *length <= limit)
         .ok_or(CompressedError::Oversize(limit))?;
     let mut inflated = Vec::new();
-    // A false length must not allocate its memory before it is found out.
+    // A false length must not allocate memory before it is detected.
     let possible = compressed.len().saturating_mul(ZLIB_RATIO_MAX);
     inflated.reserve_exact(length.min(possible));
     let status = Decompress::new(true)

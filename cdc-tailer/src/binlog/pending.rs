@@ -1,5 +1,5 @@
-//! What is known of XA transactions that were prepared before a position and end behind it. Their end alone does not say
-//! which rows it commits.
+//! XA transactions that were prepared before a position and end after it. The end of such a transaction alone does not
+//! show which rows it commits.
 
 use std::collections::BTreeSet;
 
@@ -8,25 +8,26 @@ use crate::binlog::{
     xid::Xid,
 };
 
-/// Belongs to a position.
+/// The XA transactions that a position leaves open.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Pending {
-    /// Those without rows of followed tables. A position before one with such rows is kept instead.
+    /// Transactions without rows of followed tables. If one with such rows is open, an earlier position is saved
+    /// instead.
     pub(crate) foreign: BTreeSet<Xid>,
-    /// What was committed before the tables were read, as long as the position is not behind it: whatever ends there, the
-    /// tables held its rows. Except for those in `unread`.
+    /// The transactions that were committed before the tables were read. If an XA transaction ends among them, the
+    /// tables held its rows, unless it is in `unread`. `None` once the position has passed all of them.
     pub(crate) covered: Option<GtidSet>,
-    /// Those that were prepared before the position and had not ended when the tables were read. The commit of one leads
-    /// to another snapshot.
+    /// Transactions that were prepared before the position and had not ended when the tables were read. If one of them
+    /// commits, another snapshot is taken.
     pub(crate) unread: BTreeSet<Xid>,
 }
 
 /// A transaction that is one phase of an XA transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It prepares one without rows of followed tables.
+    /// It prepares an XA transaction without rows of followed tables.
     PreparesForeign(Xid),
-    /// It commits one or rolls it back.
+    /// It commits an XA transaction or rolls it back.
     Ends(Xid),
 }
 
@@ -44,12 +45,12 @@ impl Pending {
         }
     }
 
-    /// Returns whether the tables held the rows of a transaction that ends now and was not seen to be prepared.
+    /// Returns whether the tables held the rows of a transaction that ends now and whose XA PREPARE was not read.
     pub(crate) fn covers(&self, xid: &Xid) -> bool {
         self.covered.is_some() && !self.unread.contains(xid)
     }
 
-    /// Forgets what was covered with the first transaction behind it: the binlog's order is that of the commits.
+    /// Clears `covered` at the first transaction after it, since the binlog is in the order of the commits.
     pub(crate) fn begin(&mut self, gtid: &Gtid) {
         if self.covered.as_ref().is_some_and(|covered| !covered.contains(gtid)) {
             self.covered = None;

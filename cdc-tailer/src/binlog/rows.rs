@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// Version 2 with options before each image after the change: MySQL's layout where JSON may be logged as a difference,
-/// even for tables without JSON.
+/// Version 2 with options before each image after the change. MySQL uses this layout if JSON may be logged as a
+/// difference, even for tables without JSON.
 pub(crate) const WITH_OPTIONS: u8 = 3;
 
 /// A rows event cannot be decoded.

@@ -56,11 +56,11 @@ pub(crate) fn classify(text: &[u8]) -> Statement<'_> {
 /// Whether and how a statement creates a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Makes {
-    /// It creates none.
+    /// It creates no table.
     No,
-    /// It creates one in row format: rows, if any, follow as events.
+    /// It creates a table, in row format: rows, if any, follow as events.
     Table,
-    /// It creates one from a query in statement format: neither the rows nor the changes of the query's functions
+    /// It creates a table from a query, in statement format: neither the rows nor the changes of the query's functions
     /// follow.
     TableOfQuery,
 }
@@ -76,8 +76,8 @@ pub(crate) fn makes(query: Query<'_>) -> Makes {
     }
 }
 
-/// Returns the followed table that a definition drops, empties or exchanges, or whose changes would not all be logged
-/// after it. Ordinary row changes have events of their own.
+/// Returns the followed table that a definition drops, empties or exchanges, or whose changes are no longer all logged
+/// after the definition. Ordinary row changes have events of their own.
 pub(crate) fn redefines<'a>(query: Query<'_>, followed: &'a Followed) -> Option<&'a str> {
     let text = joined_at_dots(&plain(query));
     let words: Vec<&str> = words_of(&text).collect();
@@ -91,7 +91,7 @@ pub(crate) fn redefines<'a>(query: Query<'_>, followed: &'a Followed) -> Option<
     let current = query.database.eq_ignore_ascii_case(followed.database.as_bytes());
     let named = |word: &str, table: &str| match word.split_once('.') {
         None => current && word == table,
-        // A table of some database, or a column of a table of the current one.
+        // Either a database and its table, or a table of the current database and its column.
         Some((first, rest)) => {
             current && first == table || first == database && rest.split('.').next() == Some(table)
         }
@@ -142,7 +142,7 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !of_name(c)).filter(|word| !word.is_empty())
 }
 
-/// Names may contain more characters, but not those of followed tables. The dot joins a table to its database.
+/// Returns whether the names of followed tables may contain a character. The dot joins a table to its database.
 fn of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '.')
 }
@@ -157,8 +157,8 @@ fn joined_at_dots(text: &str) -> String {
 const ANSI_QUOTES: u64 = 1 << 2;
 const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 
-/// Returns the text in lower case, without comments, quoted strings, and the quotes of names. The contents of comments that
-/// the server executes are kept.
+/// Returns the text in lower case, without comments, quoted strings, and the quotes of names. The contents of comments
+/// that the server executes are kept.
 fn plain(query: Query<'_>) -> String {
     let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Converts query rows to the cells of binlog rows: the events of snapshots and of changes must have the same columns.
+//! Converts query rows to the cells of binlog rows, so that snapshot events have the same columns as change events.
 
 use chrono::{NaiveDate, NaiveDateTime};
 use mysql_store::snapshot::{TableColumn, TextRow, holds_bytes};

@@ -1,7 +1,8 @@
 //! The checkpoint: where to resume after a restart. It is stored in Kafka, like the data.
 //!
-//! A compacted topic keeps the last checkpoint of each database. It is written under one transactional id per database.
-//! A new writer fences all earlier ones, so a tailer that was suspended for a while cannot move the position back.
+//! A compacted topic keeps the last checkpoint of each database. Each database has one transactional id, under which
+//! its checkpoint is written. A new writer fences all earlier ones, so a tailer that was suspended for a while cannot
+//! move the position back.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,8 +28,8 @@ use crate::{
 /// Layout version of [`Checkpoint`].
 const VERSION: u32 = 3;
 
-/// Maximum XA transactions of each kind named in a checkpoint: 300 KB. One that is left out costs a snapshot if it ends under the next
-/// tailer.
+/// Maximum XA transactions of each kind named in a checkpoint: 300 KB. If one is left out and ends under the next
+/// tailer, that tailer takes a snapshot.
 const XA_MAX: usize = 1_000;
 
 /// Minimum interval between checkpoints. A killed tailer repeats what it published since the last one.
@@ -56,7 +57,8 @@ pub(crate) struct Checkpoint {
     /// XA transactions without rows of followed tables that were prepared before the position and not ended.
     #[serde(default)]
     foreign: Vec<String>,
-    /// Others that were prepared before the tables were read, with or without followed rows, and not ended.
+    /// Other XA transactions, with or without followed rows, that were prepared before the tables were read and not
+    /// ended.
     #[serde(default)]
     unread: Vec<String>,
     /// Everything up to here was in the tables before they were read; `None` once the position is behind it.
@@ -64,8 +66,8 @@ pub(crate) struct Checkpoint {
     covered: Option<String>,
     /// All changes until this time are before the position, in milliseconds since 1970.
     pub(crate) as_of_ms: i64,
-    /// The last acknowledged message of each partition, by topic. A topic without them has lost data that the
-    /// checkpoint relies on.
+    /// The last acknowledged message of each partition, by topic. If a topic does not have it, the topic has lost data
+    /// that the checkpoint relies on.
     pub(crate) acknowledged: Acknowledged,
     /// A snapshot in progress: the tables are in the topics only up to here.
     pub(crate) snapshot: Option<SnapshotProgress>,
@@ -101,7 +103,7 @@ impl Checkpoint {
             }),
             foreign: named(&pending.foreign),
             unread: named(&pending.unread),
-            // Incomplete names would let the commit of one of the others pass.
+            // With an incomplete list, the commit of a transaction that is missing in it would go unnoticed.
             covered: pending
                 .covered
                 .as_ref()

@@ -1,4 +1,4 @@
-//! What a leader works with.
+//! What every leadership needs: configuration, clock, names and the server's address.
 
 use runtime::{Clock, Part};
 use topic::TopicNames;
@@ -9,7 +9,7 @@ use crate::{
     source::{Server, address::Address},
 };
 
-/// Context of every leadership.
+/// The context of a leadership.
 pub(crate) struct LeaderContext<'a> {
     pub(crate) config: &'a Config,
     pub(crate) clock: &'a Clock,

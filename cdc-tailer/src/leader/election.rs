@@ -3,8 +3,8 @@
 //! The tailers of a database form a consumer group on the checkpoint topic, which has one partition: its owner leads.
 //! Owning the partition decides when a tailer *begins*. The broker's fence decides when it *ends*: a successor takes
 //! over the checkpoint's transactional id, and its predecessor's next checkpoint is rejected. So a leader that loses
-//! the partition (it was suspended, or the broker was unreachable) continues until its checkpoint is rejected, and
-//! writes one at once to find out. A broker that stalls for all tailers costs no leader its leadership.
+//! the partition (it was suspended, or the broker was unreachable) writes a checkpoint at once, and continues until one
+//! is rejected. A broker that stalls for all tailers therefore ends no leadership.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use topic::{Assignment, Consumer, ConsumerOptions, TopicError, TopicNames};
 
-/// Heartbeats per session. A member that dies is noticed after a session, one that leaves or joins after a heartbeat.
+/// Heartbeats per session. The group notices a member's death after a session, and a join or leave after a heartbeat.
 const HEARTBEATS_IN_SESSION: u32 = 10;
 
 /// Messages per poll. They are the leader's checkpoints and are not used here.

@@ -35,8 +35,8 @@ use crate::{
     },
 };
 
-/// Bytes of messages that the producer buffers; its bookkeeping takes as much again. This covers a few milliseconds:
-/// more costs memory (docs/performance.md) and gains no speed.
+/// Bytes of messages that the producer buffers; its bookkeeping takes as much again. The buffer covers a few
+/// milliseconds. A larger one costs memory (docs/performance.md) and gains no speed.
 const PRODUCER_BYTES: usize = 6 * 1024 * 1024;
 
 /// Interval between checks of acknowledgements without new input.
@@ -52,7 +52,7 @@ const DRAIN_WAIT: Duration = Duration::from_secs(10);
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Leads until `stop`, until it is fenced, or until an error that an operator must solve.
+/// Leads until `stop`, until another leader fences this one, or until an error that an operator must solve.
 pub(crate) async fn lead(
     context: &LeaderContext<'_>,
     leadership: &Leadership,
@@ -147,7 +147,7 @@ impl<'a> Leading<'a> {
             worked = self.work(begin) => worked.map(|never| match never {}),
         };
         self.context.part.not_ready("stopping");
-        // Even after an error: record the progress for the next start.
+        // Also after an error, to record the progress for the next start.
         let drained = self.drain().await;
         finish.cancel();
         let written = last_checkpoint(keeper).await;

@@ -8,7 +8,7 @@ use mysql_store::{
 
 use crate::{binlog::gtid::Flavor, leader::is_unavailable, publish::messages::TABLES};
 
-/// A running server changes its GTID mode one step at a time.
+/// The statements that enable GTIDs. A running server changes its GTID mode one step at a time.
 const SWITCH_GTIDS_ON: &str = "set global enforce_gtid_consistency = ON; \
     set global gtid_mode = OFF_PERMISSIVE; set global gtid_mode = ON_PERMISSIVE; \
     set global gtid_mode = ON";
@@ -48,8 +48,8 @@ pub(crate) async fn logs_everything(
     unlogged(&gaps, flavor, &database).map_or(Ok(()), |sentence| bail!(sentence))
 }
 
-/// Checks at a connection that the server still logs everything: it may have been restarted with other settings, or be
-/// another one. If it does not answer, the stream breaks as well, and the next connection checks again.
+/// Checks at each connection that the server still logs everything: it may have been restarted with other settings, or
+/// be another server. If it does not answer, the stream breaks as well, and the next connection checks again.
 pub(crate) async fn still_logs_everything(
     url: &str,
     flavor: settings::Flavor,

@@ -1,5 +1,5 @@
-//! Waits before a snapshot until what was prepared by XA before its position has ended: the tables do not show the rows of
-//! such a transaction, and the stream behind the position does not have them.
+//! Waits before a snapshot until the XA transactions that were prepared before its position have ended. While one is
+//! prepared, the tables do not show its rows, and the stream after the position does not contain them either.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -13,16 +13,16 @@ use crate::binlog::xid::Xid;
 /// Longest wait. An XA transaction that stays prepared for longer was left by its client, and may stay for days.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Wait where this user may not see what is prepared: two phases of a client that works are apart by less.
+/// Wait if this user may not list prepared transactions. A client at work leaves less time between its two phases.
 const UNSEEN_WAIT: Duration = Duration::from_secs(1);
 
-/// Number of those that remain which the log names.
+/// Number of remaining transactions that the log names.
 const SHOWN_MAX: usize = 10;
 
 /// Interval between looks. Each costs the server a walk over its XA transactions.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Returns once all that are prepared now have ended, or those that remain after [`WAIT_MAX`].
+/// Waits until all transactions that are prepared now have ended. Returns those that remain after [`WAIT_MAX`].
 pub(crate) async fn until_ended(
     connection: &mut MySqlConnection,
     part: &Part,
@@ -53,7 +53,7 @@ pub(crate) async fn until_ended(
     Ok(left)
 }
 
-/// Returns those that are prepared. One whose commit has begun is among them until its rows can be read.
+/// Returns the prepared transactions. One whose commit has begun is among them until its rows can be read.
 async fn prepared(connection: &mut MySqlConnection) -> Result<Option<BTreeSet<Xid>>, StoreError> {
     let listed = settings::prepared(connection).await?;
     let xid = |(format, global, parts): (i64, i64, Vec<u8>)| Xid::of(format, global, &parts);

@@ -61,7 +61,7 @@ pub(crate) async fn decide(
         let reason = format!("the checkpoint does not fit: {reason}");
         return anew(context, server, reason).await;
     }
-    // A snapshot in progress continues: a tailer that is killed repeatedly would otherwise never finish it.
+    // A snapshot in progress continues, or a tailer that is killed repeatedly would never finish it.
     let (snapshot, reason) = match (checkpoint.snapshot.clone(), wanted) {
         (None, None | Some(Resnapshot::All)) => (None, String::new()),
         (Some(progress), None | Some(Resnapshot::All)) => (Some(progress), "going on".to_owned()),
@@ -112,7 +112,7 @@ pub(crate) async fn anew(
     let text = settings::readable_position(&mut connection, settings.flavor).await?;
     let gtids = GtidSet::parse(server.flavor, &text)?;
     let mut position = locate(server, gtids).await?;
-    // Whatever else was prepared before the position has ended before the second one.
+    // All other transactions that were prepared before the position have ended before the second position.
     position.pending.unread = prepared::until_ended(&mut connection, context.part).await?;
     let text = settings::readable_position(&mut connection, settings.flavor).await?;
     position.pending.covered = Some(GtidSet::parse(server.flavor, &text)?);
@@ -125,8 +125,8 @@ pub(crate) async fn anew(
     })
 }
 
-/// Locates the position of `gtids`. This may take until the connection counts as lost: while the server starts another
-/// binlog file or resets its binlog, no client gets a dump or a list of files before the writes are on disk.
+/// Locates the position of `gtids`. It may wait until the connection counts as lost: while the server begins a binlog
+/// file or resets its binlog, it sends no dump and no list of files until the writes are on disk.
 async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
     let server = Arc::clone(server);
     Ok(spawn_blocking(move || history::locate(&server, gtids)).await??)

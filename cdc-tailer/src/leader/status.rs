@@ -18,7 +18,7 @@ use crate::{
     publish::count,
 };
 
-/// Fraction of the binlog's expiry at which the checkpoint's age causes a warning: half is left to act.
+/// Fraction of the binlog's expiry at which the checkpoint's age causes a warning: half of the time is left to act.
 const WARN_SHARE: u32 = 2;
 
 /// Reports on one leadership.
@@ -197,7 +197,7 @@ mod tests {
         status.warn_in_time(None, EXPIRY);
         status.warn_in_time(Some(Duration::MAX), None);
         assert!(!status.warned);
-        // The warning is not withdrawn while the server briefly does not answer.
+        // The warning stays while the server briefly does not answer.
         status.warn_in_time(Some(Duration::from_secs(60)), EXPIRY);
         status.warn_in_time(Some(Duration::from_secs(60)), None);
         assert!(status.warned);

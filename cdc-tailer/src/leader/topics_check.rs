@@ -1,12 +1,12 @@
-//! Checks whether the topics still hold what a checkpoint relies on. A mismatch leads to a snapshot, never to a gap.
-//! Whether the server's history still fits is checked by `source/history.rs`.
+//! Checks whether the topics still hold the messages that a checkpoint relies on. A mismatch leads to a snapshot, never
+//! to a gap. `source/history.rs` checks whether the server's history still fits.
 
 use anyhow::Context as _;
 use topic::PositionCheck;
 
 use crate::{binlog::gtid::Flavor, leader::checkpoint::Checkpoint};
 
-/// Returns why the checkpoint cannot be used, if so.
+/// Returns why the checkpoint cannot be used; `None` if it can.
 pub(crate) async fn mismatch(
     checkpoint: &Checkpoint,
     flavor: Flavor,

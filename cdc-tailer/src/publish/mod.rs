@@ -24,9 +24,10 @@ use crate::{
     transaction::Transaction,
 };
 
-/// Marks that wait for an acknowledgement, above which the next transaction waits too. Rows fill the producer long
-/// before; transactions of other databases fill nothing else while a broker stalls. Several times what is under way at
-/// full speed; with a mark's 150 bytes, and one batch of the queue more, at most 10 MB.
+/// Most marks that may wait for an acknowledgement before the next transaction waits too. Rows fill the producer's
+/// buffer long before this; transactions of other databases fill only this list while a broker stalls. It is several
+/// times what is under way at full speed. With 150 bytes for each mark, and one more batch of the queue, it takes at
+/// most 10 MB.
 const MARKS_MAX: usize = 40_000;
 
 /// Sends the rows of transactions and tracks the safe position.
@@ -42,7 +43,7 @@ pub(crate) struct Publisher {
     resumable: bool,
     /// Time at which `safe` covered all changes, milliseconds since 1970.
     as_of_ms: i64,
-    /// Handles are cached: there are a hundred thousand transactions a second.
+    /// Cached metric handles: there are a hundred thousand transactions a second.
     rows: ::metrics::Counter,
     transactions: ::metrics::Counter,
 }

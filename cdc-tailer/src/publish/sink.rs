@@ -7,7 +7,7 @@ use tracing::error;
 
 use crate::metrics;
 
-/// Maximum key of a dead letter; our keys are ids.
+/// Longest key of a dead letter; our keys are ids.
 const KEY_BYTES_MAX: usize = 1_024;
 
 /// Accepts messages in order.

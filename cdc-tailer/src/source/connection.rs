@@ -37,11 +37,12 @@ const COM_BINLOG_DUMP_GTID: u8 = 0x1e;
 /// Offset of a file's first event.
 pub(crate) const FIRST_EVENT: u32 = 4;
 
-/// Whether events end with a CRC32. The format description at the start of each file says so for the events after it.
+/// Whether events end with a CRC32. The format description at the start of each file decides it for the events after
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checksums(bool);
 
-/// A connection that is logged in and sends events once it was asked to.
+/// A logged-in connection. The server sends events on it after a dump command.
 pub(crate) struct Connection {
     wire: Wire,
     identity: String,
@@ -195,8 +196,7 @@ fn verified(packet: Vec<u8>, checksums: &mut Checksums) -> Result<Packet, TailEr
     Ok(Packet::new(packet, 1, 1 + end))
 }
 
-/// Session variables of every connection besides the heartbeat: it supports GTIDs, and accepts checksums if there are
-/// any.
+/// Session variables of every connection, besides the heartbeat: the client supports GTIDs, and accepts checksums.
 const SESSION: &str = "set @mariadb_slave_capability = 4, @master_binlog_checksum = 'CRC32', \
     @source_binlog_checksum = 'CRC32'";
 
@@ -257,7 +257,7 @@ fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wai
     let mut command = vec![COM_BINLOG_DUMP_GTID];
     command.extend((THROUGH_GTID | flags(wait)).to_le_bytes());
     command.extend(server_id.to_le_bytes());
-    // No file name: a server that gets one starts there, whatever the set says.
+    // No file name: with one, the server would start at that file and ignore the set.
     command.extend(0u32.to_le_bytes());
     command.extend(u64::from(FIRST_EVENT).to_le_bytes());
     command.extend(u32::try_from(set.len()).unwrap_or(0).to_le_bytes());
@@ -265,7 +265,7 @@ fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wai
     command
 }
 
-/// Encodes a set. If there are tags, its first and eighth byte announce them; servers without tags do not know that
+/// Encodes a set. If it has tags, its first and eighth byte announce them; servers without tags cannot read that
 /// format.
 fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
     const TAGGED: u64 = 1 << 56 | 1;

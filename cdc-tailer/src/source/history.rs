@@ -1,18 +1,19 @@
-//! Checks whether a position, such as a checkpoint's, still fits the server: its binlog history must be the one that was
-//! read.
+//! Checks whether a position, such as a checkpoint's, still fits the server: its binlog history must be the one that
+//! was read.
 //!
-//! GTIDs are not sufficient. After `reset master`, and on a server restored from a backup, other transactions reuse
-//! GTIDs that were already published; on MariaDB unrelated servers count alike. Resuming by GTID alone would skip the
-//! transactions that have them now. So each position records the transaction that ends there, by its offset and by what
-//! the server wrote there, and every connection checks it first:
+//! GTIDs are not sufficient. After `reset master`, and on a server restored from a backup, new transactions get GTIDs
+//! that were already published. On MariaDB even unrelated servers may assign the same GTIDs. Resuming by GTID alone
+//! would skip the new transactions. So each position records the transaction that ends there: its offset, its time and
+//! a checksum of its bytes. Every connection first looks for that transaction:
 //!
-//! - On the same server, at its file and offset: its first and last event must have the same bytes. MySQL's uuid says
-//!   alone which server it is: its server id is a setting, and GTIDs do not contain it.
+//! - On the same server, at its file and offset: its first and last event must have the same bytes. For MySQL the uuid
+//!   alone identifies the server: its server id is a setting, and GTIDs do not contain it.
 //! - On another server, by its GTID: its rows must have been written in the same second, as a replica keeps that time.
-//!   Another MySQL must have all GTIDs besides; they name the server that assigned them, but not which of its histories.
+//!   Another MySQL must also have executed all our GTIDs: a GTID names the server that assigned it, but not which of
+//!   that server's histories it belongs to.
 //! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
 //!
-//! Anything else is another history, and leads to a snapshot.
+//! In every other case the history is another one, and the tailer takes a snapshot.
 
 use std::{
     sync::Arc,
@@ -94,8 +95,8 @@ pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
     })
 }
 
-/// Checks from time to time that the file of an idle stream still exists. A server whose binlog was reset leaves
-/// readers of the old file waiting until the new file is longer.
+/// Checks from time to time that the file of an idle stream still exists. After a reset of the binlog, the server lets
+/// readers of the old file wait until the new file is longer.
 #[derive(Default)]
 pub(crate) struct Watch {
     beside: Option<Connection>,
@@ -155,9 +156,9 @@ pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailEr
 
 /// Returns whether two identities, `server_id/uuid`, are of one server.
 ///
-/// A MySQL may restart its GTIDs under another server id: only the landmark then shows that its history is another one.
-/// A MariaDB with another server id is a replica in its place or writes other GTIDs, which `continues_another` tells
-/// apart.
+/// A MySQL with another server id may have restarted its GTIDs; then only the landmark shows that its history is
+/// another one. A MariaDB with another server id is a replica that took its place, or it writes other GTIDs;
+/// `continues_another` distinguishes the two.
 fn is_same_server(flavor: Flavor, one: &str, other: &str) -> bool {
     let uuid = |identity: &str| identity.split_once('/').map(|(_, uuid)| uuid.to_owned());
     match flavor {
@@ -170,7 +171,7 @@ fn is_same(found: &Found, last: &Last, offset: u64) -> bool {
     found.gtid == last.gtid && found.landmark == last.landmark && u64::from(found.end) == offset
 }
 
-/// Returns where the position's own file, or else the oldest one, begins if not at the position; `None` if it does.
+/// Returns where the position's own file, or else the oldest one, begins; `None` if it begins exactly at the position.
 fn begins_elsewhere(server: &Server, after: &Position) -> Result<Option<String>, TailError> {
     let mut server = Connection::beside(server)?;
     let files = files(&mut server)?;
@@ -213,7 +214,7 @@ fn continues_another(
     let mut scan = Scan::new(&mut server);
     let look = loop {
         match scan.next_found()? {
-            // A MySQL may have others before it that we have not read.
+            // A MySQL may have transactions before ours that we have not read.
             Look::Found(found) if is_mysql && found.gtid != last.gtid => {}
             look => break look,
         }
@@ -308,7 +309,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns what an error means for a search: nothing is there, or there is no file. `None`: the search itself failed.
+/// Returns what an error tells a search: no transaction at the offset, or no such file. `None`: the search itself
+/// failed.
 fn meaning_of(error: &TailError) -> Option<Look> {
     const CANNOT_READ_BINLOG: u16 = 1236;
     match error {

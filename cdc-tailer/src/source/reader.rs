@@ -1,7 +1,7 @@
 //! The reader thread: connects, assembles transactions, queues them, reconnects.
 //!
-//! It resumes after the last transaction it queued, not after the checkpoint: this process keeps queued transactions in
-//! memory until the broker has them.
+//! After a reconnect it resumes after the last transaction that it queued, not at the checkpoint, because the process
+//! keeps queued transactions in memory until the broker has them.
 
 use std::{
     convert::Infallible,
@@ -146,9 +146,9 @@ impl Reader {
 
     fn try_stream(&mut self) -> Result<Infallible, End> {
         let mut source = Connection::open(&self.origin)?;
-        // A position that the server cannot serve shows only with the first packet.
+        // Only the first packet shows whether the server can serve the position.
         let first = source.next_packet()?;
-        // After the stream is open: a later change of history ends the stream.
+        // Only after the stream is open, because from then on a change of history ends the stream.
         history::prove(&self.origin, source.identity())?;
         if self.origin.after.file.server != source.identity() {
             let (from, to) = (&self.origin.after.file.server, source.identity());

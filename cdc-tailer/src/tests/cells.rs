@@ -294,8 +294,8 @@ fn compare(expected: &Expected<'_>, image: &Image, id: &str) {
     }
 }
 
-/// Character sets are listed only for the columns that have one, and servers differ in which these are. A mistake gives
-/// a column its neighbour's character set.
+/// A server lists character sets only for the columns that have one, and servers differ in which columns these are. A
+/// mistake gives a column its neighbour's character set.
 #[test]
 fn each_column_has_its_own_character_set_beside_columns_of_every_type() {
     let plain: Vec<_> = ON_BOTH.iter().map(|case| case.kind).collect();

@@ -171,7 +171,7 @@ fn a_transaction_of_many_statements_takes_no_more_memory_than_one_of_few() {
         };
         assert_eq!(transaction.rows.len(), STATEMENTS);
         assert!(transaction.bytes() < 3 * MEGABYTE, "{} bytes in memory", transaction.bytes());
-        // Each statement describes its table again; one description of each table is kept.
+        // Each statement describes its table again, but only one description of each table is kept.
         let mut described = Vec::new();
         for packet in transaction.rows.packets() {
             let table = Arc::clone(&packet.unwrap().table);

@@ -2,7 +2,7 @@
 
 use super::{servers::Database, tap::Tap};
 
-/// `{}`: a statement that makes the server log all of it, or nothing.
+/// `{}` stands for a statement that makes the server log rolled-back rows too, or for nothing.
 const LOAD: &str = "
     begin;
         insert into t values (1);

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// What both report of an event: time, server id, end offset, and the contents of some kinds.
+/// The facts about an event that both report: time, server id, end offset, and the contents of some kinds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     at: String,
@@ -150,8 +150,8 @@ fn theirs(server: &Database, file: &str) -> Vec<Seen> {
     all
 }
 
-/// Returns a query event's own statement of all that the tool prints for it: the last one. Those before it set the
-/// session.
+/// Returns the statement of a query event from what the tool prints: the last one. The ones before it set session
+/// variables.
 fn statement(printed: &str) -> String {
     let statements = printed.split("/*!*/;").map(str::trim).filter(|text| !text.is_empty());
     format!("Query {}", statements.last().unwrap_or_default())

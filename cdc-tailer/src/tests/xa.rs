@@ -1,4 +1,4 @@
-//! XA transactions: their rows come at XA COMMIT, wherever the tailer was in between.
+//! XA transactions: their rows come at XA COMMIT, even if the tailer reconnected or restarted in between.
 
 use std::sync::RwLockWriteGuard;
 

@@ -41,8 +41,8 @@ use crate::{
     },
 };
 
-/// Memory of a transaction in a queue besides its rows: the transaction and the entry of a rows event (200 bytes), in a
-/// queue that has grown to up to twice its length, and in the batch taken from it.
+/// Memory that a queued transaction takes besides its rows. The transaction and the entry of a rows event take 200
+/// bytes. They exist in a queue whose capacity may be twice its length, and again in the batch taken from it.
 const TRANSACTION_OVERHEAD: usize = 512;
 
 /// Characters of a statement shown in an error.
@@ -111,7 +111,7 @@ impl Limits {
 }
 
 impl Assembler {
-    /// Its first event is behind a position with `pending`.
+    /// Creates an assembler whose first event follows a position with `pending`.
     pub(crate) fn new(followed: Followed, limits: Limits, pending: &Pending) -> Self {
         Self {
             tables: TableMaps::new(followed),
@@ -253,7 +253,7 @@ impl Assembler {
             Statement::XaPhase => {}
             Statement::Other => match (makes(query), open.standalone) {
                 (Makes::TableOfQuery, _) => return Err(in_place_of_rows(open.gtid, query)),
-                // A transaction of its own: no rows precede it, and its definitions are not rows.
+                // The statement is a transaction of its own: no rows precede it, and a definition has none.
                 (_, None | Some(true)) => return self.commit(header),
                 (Makes::Table, Some(false)) => {}
                 // With row format this does not occur, whatever the statement looks like: it may call a function,

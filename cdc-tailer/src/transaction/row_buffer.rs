@@ -24,8 +24,8 @@ use crate::{
     cells::bytes::Bytes,
 };
 
-/// Bytes of a file that several transactions share, after which the next begins another: a file stays until the last of
-/// its transactions has ended.
+/// Size of a shared file from which on the next transaction begins a new file. A file stays until the last of its
+/// transactions has ended.
 const SHELF_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Bytes of a transaction kept in memory: some two hundred full rows events.
@@ -162,7 +162,7 @@ impl RowBuffer {
             spilled => *spilled = None,
         }
         let kept = position.in_memory.min(self.memory.len());
-        // Only what is dropped is visited: a transaction may roll back any number of times.
+        // Visit only the dropped events: a transaction may roll back any number of times.
         let bytes = |rows: RowsPacket| rows.packet.event().len() + ENTRY_BYTES;
         self.bytes -= self.memory.drain(kept..).map(bytes).sum::<usize>();
     }
@@ -178,7 +178,7 @@ impl RowBuffer {
 }
 
 impl Shelf {
-    /// Returns free room: in the present file if others still use it and it is not too long.
+    /// Returns room for a transaction: in the present file, if others still use it and it is not too long.
     fn free(&mut self, folder: &Path) -> io::Result<Spill> {
         if let Some(file) = &self.file
             && Arc::strong_count(file) > 1
@@ -347,7 +347,7 @@ pub(crate) mod tests {
         assert_eq!(numbers(&small), [1, 2]);
         assert_eq!(numbers(&large), (10..40).collect::<Vec<_>>());
         drop(small);
-        // Behind 64 MiB another file begins.
+        // After 64 MiB another file begins.
         let many: Vec<_> = (0..22).map(|_| filled(50, 32)).collect();
         assert!(!many.last().unwrap().1.ptr_eq(&file));
         assert_eq!(numbers(&many.last().unwrap().0), (50..82).collect::<Vec<_>>());

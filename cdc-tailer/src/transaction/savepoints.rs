@@ -7,8 +7,8 @@ use std::{
 
 use crate::transaction::row_buffer::BufferPosition;
 
-/// Savepoints kept of one transaction: some four megabytes with the longest names. A client may set any number of them
-/// under ever new names, and the binlog does not show that it releases them; so the oldest are forgotten.
+/// Savepoints kept of one transaction: some four megabytes with the longest names. A client may set any number of
+/// savepoints under new names, and the binlog does not show their release. So the oldest are forgotten.
 pub(super) const KEPT_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ pub(super) struct Savepoints {
     has_forgotten: bool,
 }
 
-/// No position is known for a savepoint.
+/// Why the position of a savepoint is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// Which names are the same to the server is not known.
+    /// The names are not ASCII, and it is unknown which of them the server treats as equal.
     Ambiguous,
-    /// It may be one of those that were forgotten.
+    /// The savepoint may be one of the forgotten ones.
     Forgotten,
-    /// It was never set.
+    /// The savepoint was never set.
     Unknown,
 }
 

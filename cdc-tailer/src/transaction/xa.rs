@@ -6,8 +6,8 @@
 //!
 //! Transactions without rows of followed tables are part of each position instead, until they end.
 //!
-//! Transactions prepared before a snapshot's position are unknown. If they were committed before the tables were read, the
-//! tables held their rows. A later XA COMMIT leads to another snapshot. Their XA ROLLBACK changes nothing.
+//! Transactions prepared before a snapshot's position are unknown. If they were committed before the tables were read,
+//! the tables held their rows. A later XA COMMIT leads to another snapshot. Their XA ROLLBACK changes nothing.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ use crate::{
 /// Maximum XA transactions between their phases; more means that a client does not end them.
 const PREPARED_MAX: usize = 10_000;
 
-/// Bytes of their rows kept in memory, as much as of two long transactions; the rest is in files.
+/// Bytes of their rows kept in memory: as much as for two long transactions. The rest is in files.
 const PREPARED_BYTES: usize = 4 * 1024 * 1024;
 
 /// Transactions that wait for their second phase. Survives reconnects.
@@ -35,11 +35,11 @@ const PREPARED_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) struct Prepared {
     /// Includes transactions of foreign tables, without rows, so that their XA COMMIT is recognized.
     waiting: HashMap<Xid, RowBuffer>,
-    /// Number of those with rows, and bytes of these in memory.
+    /// Number of waiting transactions with rows, and the bytes of these rows in memory.
     with_rows: usize,
     bytes: usize,
     shelf: Shelf,
-    /// Of what ends without having been seen to be prepared. The foreign ones among them are in `waiting` too.
+    /// Transactions that may end here although their XA PREPARE was not read. The foreign ones are in `waiting` too.
     pending: Pending,
 }
 

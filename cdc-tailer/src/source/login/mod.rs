@@ -66,7 +66,7 @@ const ANY_VERSION: (u16, u16, u16) = (8, 0, 0);
 const MORE: u8 = 0x01;
 const SWITCH: u8 = 0xfe;
 
-/// Connects and logs in. Reads from the returned line fail once the server is silent for `silence`.
+/// Connects and logs in. Reads from the returned socket fail once the server is silent for `silence`.
 pub(crate) fn log_in(address: &Address, silence: Duration) -> Result<ServerSocket, TailError> {
     log_in_within(address, silence, LOGIN_MAX)
 }
@@ -104,7 +104,7 @@ fn introduce(socket: Socket, address: &Address) -> Result<ServerSocket, TailErro
         turns.prove(&greeting, user, password, false)?;
         return Ok(ServerSocket::Plain(turns.server));
     }
-    // Nothing was read ahead: bytes injected after the greeting are not taken for the server's.
+    // Nothing was read ahead, so bytes injected after the greeting cannot pass for the server's.
     let capabilities = greeting.wanted() | CapabilityFlags::CLIENT_SSL;
     turns.write(&written(&SslRequest::new(capabilities, CLIENT_PACKET_BYTES_MAX, COLLATION)))?;
     let server = ServerSocket::Tls(tls::upgrade(turns.server, address)?);

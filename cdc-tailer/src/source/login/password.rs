@@ -1,6 +1,6 @@
-//! Password authentication methods, the same as the driver's, because a user that the driver cannot log in would be
-//! useless here. The digests are the library's. Encryption for the server uses OpenSSL, since the library assumes that
-//! any server key is well-formed.
+//! Password authentication methods. They are the driver's, because the tailer also needs the driver to log in as the
+//! same user. The library computes the digests. OpenSSL encrypts the password for the server, since the library assumes
+//! that any server key is well-formed.
 
 use mysql_common::{
     auth::plugins::{

@@ -336,7 +336,7 @@ fn a_transaction_cut_off_by_a_crash_is_dropped() {
 }
 
 proptest! {
-    /// Compares the rows with a simple model, whatever savepoints are set and rolled back to.
+    /// Compares the rows with a simple model, with any savepoints and rollbacks to them.
     #[test]
     fn rows_after_savepoints_match_a_model(steps in prop::collection::vec((0u8..3, 0u8..4), 0..40)) {
         let mut packets = vec![gtid(1, 0), table_map(FOLLOWED)];

@@ -55,7 +55,7 @@ struct Model {
     /// For each transaction that is an XA COMMIT, the index of its XA PREPARE.
     commits: Vec<Option<usize>>,
     prepared_at: BTreeMap<u8, usize>,
-    /// Written already, but part of no transaction that ended.
+    /// Packets that were written after the last transaction that ended.
     before: Vec<Packet>,
     value: u8,
 }
@@ -98,7 +98,7 @@ impl Model {
                 let (inside, values) = self.steps(steps);
                 let begin = query("XA START X'7a',X'',1");
                 let end = [query("XA END X'7a',X'',1"), query("XA COMMIT X'7a',X'',1 ONE PHASE")];
-                // Servers log nothing of a transaction without rows.
+                // Servers do not log a transaction without rows.
                 if !values.is_empty() {
                     let inside = [begin].into_iter().chain(inside).chain(end).collect();
                     self.transaction(0, inside, values, None);
@@ -271,8 +271,8 @@ proptest! {
         prop_assert_eq!(out, model.expected);
     }
 
-    /// A tailer that starts at a saved position returns exactly what follows. The one exception is an XA transaction
-    /// prepared before the position with no rows of followed tables: its XA COMMIT requires a snapshot.
+    /// A tailer that starts at a saved position returns exactly the transactions after it. The one exception is an XA
+    /// transaction prepared before the position with no rows of followed tables: its XA COMMIT requires a snapshot.
     #[test]
     fn from_each_position_that_may_be_saved_nothing_is_missing(plans in plans()) {
         let model = Model::of(&plans);

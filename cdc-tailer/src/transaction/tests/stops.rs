@@ -1,4 +1,4 @@
-//! Stops that no server causes at will: hand-made events, the sentence, and the way out that it names.
+//! Stops that cannot be provoked on a real server. Hand-made events check the message, and the remedy that it names.
 
 use super::*;
 use crate::{error::Directive, transaction::savepoints::KEPT_MAX};
@@ -6,13 +6,13 @@ use crate::{error::Directive, transaction::savepoints::KEPT_MAX};
 /// Maximum of prepared transactions, as in transaction/xa.rs.
 const PREPARED_MAX: u32 = 10_000;
 
-/// A transaction behind the stop.
+/// A transaction after the stop.
 fn behind() -> [Packet; 4] {
     [gtid(90_000, 0), table_map(FOLLOWED), rows(FOLLOWED, 7), packet(XID, &[0; 8])]
 }
 
-/// Feeds events that stop a tailer, twice, as a restart at the same position does. Then feeds what a start with
-/// `--resnapshot` meets: `mended` and a transaction behind it, but not the events that stopped.
+/// Feeds events that stop a tailer, twice, as a restart at the same position does. Then feeds the events that a start
+/// with `--resnapshot` reads: `mended` and a transaction after it, but not the events that stopped the tailer.
 fn walk(stop: &[Packet], says: &str, mended: &[Packet]) {
     for _ in 0..2 {
         let error = feed(stop.iter().cloned()).unwrap_err();
