@@ -1,4 +1,5 @@
-//! Leaves the group while this process alone may be without MySQL, so that others land what it cannot.
+//! Leaves the consumer group while this process does not reach MySQL, so that other processes, which may reach it, land
+//! the claims of its partitions.
 
 use std::time::Duration;
 
@@ -10,14 +11,14 @@ use tokio::{
 use topic::LaneReader;
 use tracing::{info, warn};
 
-/// Time without an answer of MySQL after which the partitions are given up. Longer than a restart or a switch of primaries
-/// usually takes: giving them up and getting them again costs seconds.
+/// Time without an answer from MySQL after which the partitions are given up. It is longer than a restart or a switch
+/// of primaries usually takes, because giving partitions up and getting them again costs seconds.
 const AWAY_MAX: Duration = Duration::from_secs(10);
 
-/// Interval between questions.
+/// Interval between pings of MySQL.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
-/// The task that asks MySQL, for one group.
+/// The task that pings MySQL and leaves or joins one group.
 pub(crate) struct Away<'a, T> {
     pub(crate) reader: &'a LaneReader<T>,
     pub(crate) pool: &'a MySqlPool,
@@ -44,7 +45,7 @@ impl<T> Away<'_, T> {
     }
 
     async fn leave(&self) {
-        // Said first: the partitions are not lost.
+        // Set before leaving, so that the partitions are not reported as lost.
         self.has_left.send_replace(true);
         warn!("MySQL does not answer this lander: its partitions are left to others");
         if let Err(error) = self.reader.leave().await {

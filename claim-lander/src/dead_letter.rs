@@ -23,7 +23,7 @@ const REASON_BYTES_MAX: usize = 4096;
 /// Longest traceparent that is kept; ours are far shorter.
 const HEADER_BYTES_MAX: usize = 256;
 
-/// A message to put aside.
+/// A message to set aside.
 pub(crate) struct DeadLetter {
     /// The topic it comes from.
     pub(crate) source: String,
@@ -36,7 +36,7 @@ pub(crate) struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// Sends it, however long the broker is away, and counts it.
+    /// Sends the letter, however long the broker is away, and counts it.
     pub(crate) async fn put_aside(&self, producer: &Producer, names: &TopicNames) {
         let mut backoff = Backoff::new(SEND_AGAIN.0, SEND_AGAIN.1);
         while let Err(error) = self.send(producer, names).await {
@@ -46,7 +46,7 @@ impl DeadLetter {
         counter!(DEAD_LETTERS.name).increment(1);
     }
 
-    /// Sends it, truncated if oversized: a letter that no broker accepts would be sent for ever.
+    /// Sends the letter, truncated if it is too long: a letter that no broker accepts would be sent for ever.
     async fn send(&self, producer: &Producer, names: &TopicNames) -> Result<(), TopicError> {
         let (partition, offset) = (self.partition.to_string(), self.offset.to_string());
         let bytes = self.payload.len().to_string();

@@ -1,18 +1,18 @@
-//! How many claims of a partition end in a second while there are any to land.
+//! How many claims of a partition end in a second while there are claims to land.
 //!
-//! Time without anything to land does not count: a lander that is idle is not slow. Nor does it forget how fast it was.
+//! Idle time does not count: an idle lander is not slow, and its rate stays the one of its last work.
 
 use std::time::{Duration, Instant};
 
-/// Time of work after which what was measured before hardly counts any more.
+/// Working time after which earlier measurements hardly count any more.
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// The rate of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct LandingRate {
-    /// Since when there is a batch that has not been measured up to now.
+    /// Start of the part of the present batch that has not been measured yet.
     since: Option<Instant>,
-    /// Time of work, and what ended in it, since the last measurement.
+    /// Working time since the last measurement, and the claims that ended in it.
     busy: Duration,
     ended: u64,
     /// Claims in a second; 0 if nothing was measured yet.
@@ -32,7 +32,7 @@ impl LandingRate {
         self.ended += claims as u64;
     }
 
-    /// Measures up to now, and returns the claims in a second, of late; 0 if unknown.
+    /// Measures up to now, and returns the recent claims in a second; 0 if unknown.
     pub(crate) fn measure(&mut self, now: Instant) -> f64 {
         self.count_until(now);
         if !self.busy.is_zero() {

@@ -1,4 +1,4 @@
-//! What the lander knows of each of its partitions: how far it has come, and how fast.
+//! The progress and the landing rate of each of the lander's partitions.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use topic::PartitionProgress;
 
 use crate::landing_rate::LandingRate;
 
-/// Share by which a rate must change to be published while nothing lands.
+/// Share by which a rate must change before it is published while nothing lands.
 const RATE_NEWS: f64 = 0.1;
 
 /// The partitions of this lander.
@@ -27,13 +27,13 @@ struct Lane {
     /// When the oldest message of the batch in hand was published.
     oldest: Option<DateTime<Utc>>,
     rate: LandingRate,
-    /// What was published last.
+    /// The progress that was published last.
     published: Option<PartitionProgress>,
 }
 
 impl Lanes {
-    /// Records that a batch is in hand, and the offset and the time of its first message. A lower offset than before means
-    /// that the topic was recreated; the backlog then counts from there.
+    /// Records that a batch is in hand, and the offset and the time of its first message. A lower offset than before
+    /// means that the topic was recreated; the backlog then counts from there.
     pub(crate) fn begin(
         &self,
         partition: i32,
@@ -47,7 +47,7 @@ impl Lanes {
         lane.rate.begin(now);
     }
 
-    /// Records that a batch of so many messages is done, and what its partition goes on with.
+    /// Records that a batch of so many messages is done, and the next offset of its partition.
     pub(crate) fn end(&self, partition: i32, next: i64, messages: usize, now: Instant) {
         let mut lanes = self.lock();
         let lane = lanes.entry(partition).or_default();
@@ -61,20 +61,20 @@ impl Lanes {
         self.lock().retain(|partition, _| partitions.contains(partition));
     }
 
-    /// Returns whether it is known how far a partition is.
+    /// Returns whether the progress of a partition is known.
     pub(crate) fn is_known(&self, partition: i32) -> bool {
         self.lock().get(&partition).is_some_and(|lane| lane.next.is_some())
     }
 
-    /// Records how far a partition is by what its group has committed.
+    /// Records a partition's progress, from the offset that its group has committed.
     pub(crate) fn learn(&self, partition: i32, committed: i64) {
         let mut lanes = self.lock();
         let lane = lanes.entry(partition).or_default();
         lane.next = lane.next.max(Some(committed));
     }
 
-    /// Returns the progress of a partition that ends at `end`, and whether it is news. `None`: it is not known how far
-    /// the partition is.
+    /// Returns the progress of a partition that ends at `end`, and whether it is worth publishing. `None`: the progress
+    /// is not known.
     pub(crate) fn progress(
         &self,
         partition: i32,
@@ -84,7 +84,7 @@ impl Lanes {
         let mut lanes = self.lock();
         let lane = lanes.get_mut(&partition)?;
         let committed = lane.next?;
-        // What was landed after the end was asked for is beyond it.
+        // Claims that landed after `end` was read may be beyond it.
         let end = end.max(committed);
         let landed_per_s = lane.rate.measure(now);
         let progress = PartitionProgress { partition, committed, end, landed_per_s, at_ms };
@@ -96,7 +96,7 @@ impl Lanes {
         Some((progress, is_news))
     }
 
-    /// Records what was published.
+    /// Records the progress that was published.
     pub(crate) fn published(&self, progress: PartitionProgress) {
         if let Some(lane) = self.lock().get_mut(&progress.partition) {
             lane.published = Some(progress);

@@ -1,5 +1,5 @@
 //! Reads queued claims. Writes their coupons to MySQL, or a rejected row that says why there are none. Owns its group's
-//! offsets. Beside that it reads payments, in a group of their own, and confirms the held coupons that they pay for
+//! offsets. It also reads payments, in a group of their own, and confirms the held coupons that they pay for
 //! (`payments.rs`).
 //!
 //! ```text
@@ -9,11 +9,11 @@
 //!                                         ─▶ offset ─▶ topic claim_progress, once a second
 //! ```
 //! The guarantee: an offset is stored only after each claim before it has its end in MySQL. So each claim is landed at
-//! least once, and one partition's claims in order. Landing, rejecting and fencing are idempotent by claim id.
+//! least once, and the claims of one partition in order. Landing, rejecting and fencing are idempotent by claim id.
 //!
-//! It needs MySQL and no gate: neither the state of a gate nor its absence keeps a claim from landing. While MySQL is
-//! away the same batch waits, and nothing is dropped; after some seconds the partitions are left to others, who may
-//! have it. The resolver repeats reports that a gate did not get.
+//! It needs MySQL, but no gate: a claim lands whether its gate is wrong, closed or away. While MySQL is away the same
+//! batch waits, and nothing is dropped; after some seconds the process leaves its partitions to others, which may reach
+//! MySQL. The resolver repeats reports that a gate did not get.
 
 mod away;
 mod config;
@@ -52,15 +52,15 @@ use crate::{
 pub use crate::metrics::METRICS;
 pub use config::Config;
 
-/// Landers of one process, each with a connection of its own. They take batches of different partitions, so two keep
-/// the disk busy while one reads, as for direct claims.
+/// Landers of one process, each with a connection of its own. They take batches of different partitions, so one keeps
+/// the disk busy while the other reads, as for direct claims.
 const LANDERS: usize = 2;
 
 /// Other connections to MySQL: for the lease of the ids, three checks of the server, movements that a gate lacks, and
 /// payments.
 const MYSQL_CONNECTIONS: u32 = 5 + payments::AT_ONCE as u32;
 
-/// Time for the last reports to the gate. The resolver finds what is left.
+/// Time for the last reports to the gate. The resolver makes up for the others.
 const LAST_REPORTS_MAX: Duration = Duration::from_secs(2);
 
 /// Reported in `/readyz` while the partitions are lost.
@@ -151,8 +151,8 @@ pub async fn run(
     reader.close().await.context("the last offsets were not committed; they will repeat")
 }
 
-/// Lands claims and takes payments. When one of them ends, whatever ended it, `ending` ends the other; `last` is cancelled
-/// after both.
+/// Lands claims and takes payments. When one of the two ends, for any reason, `ending` ends the other; `last` is
+/// cancelled after both.
 async fn work_together(
     landing: impl Future<Output = anyhow::Result<Vec<()>>>,
     paying: impl Future<Output = anyhow::Result<()>>,
@@ -174,7 +174,7 @@ async fn work_together(
     landed.and(paid)
 }
 
-/// Shows whether partitions are assigned, for ever.
+/// Reports in `/readyz` whether partitions are assigned. Never returns.
 async fn show_partitions<T>(
     reader: &LaneReader<T>,
     mut leaving: watch::Receiver<bool>,
@@ -195,7 +195,7 @@ async fn show_partitions<T>(
     }
 }
 
-/// Reports to the gates until the landers have ended, and a little longer.
+/// Sends reports to the gates until the landers have ended, and for at most [`LAST_REPORTS_MAX`] longer.
 async fn report(reporter: Reporter, last: &CancellationToken) {
     let mut reporting = pin!(reporter.run());
     tokio::select! {

@@ -1,5 +1,5 @@
-//! Reads queued claims. Writes their coupons to MySQL, or why there are none, and how far it has come to a topic. Owns
-//! its group's offsets.
+//! Reads queued claims. Writes their coupons to MySQL, or the reason why there are none, and its progress to a topic.
+//! Owns its group's offsets.
 
 use std::process::ExitCode;
 

@@ -1,24 +1,24 @@
-//! How long a payment waits for its claim. A shop may pay for a queued claim before the claim has landed, so that MySQL
-//! does not know a claim says nothing yet.
+//! How long a payment waits for its claim. A shop may pay for a queued claim before the claim has landed. So a claim
+//! that is not in MySQL may still land.
 //!
 //! ```text
 //! first look, nothing ─ SETTLE ─▶ ends of the claims' topic ─ landers have passed them ─▶ last look ─▶ no such claim
 //!                        └────────────────── LONGEST after the first look ──────────────────────────▶ not landed
 //! ```
-//! A claim whose id is younger than [`LONGEST`] may be admitted and still wait in an outbox. So its payment is given up
-//! only as one that has not landed.
+//! A claim whose id is younger than [`LONGEST`] may be admitted and still wait in an outbox. So the verdict "no such
+//! claim" is never given for it; after [`LONGEST`] the verdict is "not landed".
 //!
-//! The guarantee: a claim that reached its topic before the payment was taken over is in MySQL at the last look, or it never
-//! lands. Only an outbox or a queue that takes longer than [`LONGEST`] makes a payment a dead letter although its claim may
-//! land.
+//! The guarantee: a claim that reached its topic before the payment was taken over is in MySQL at the last look, or it
+//! never lands. A payment whose claim may still land becomes a dead letter only if outbox and queue take longer than
+//! [`LONGEST`].
 //!
-//! The payments of a batch share one patience, so a hundred wrong ones take no longer than one.
+//! The payments of a batch share one patience, so a hundred wrong payments take no longer than one.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::try_join_all;
 use topic::{QueueOffsets, TopicError};
 
-/// Time before the ends are asked for. A claim that was accepted at the gate usually reaches its topic within it.
+/// Time before the ends are read. A claim that the gate accepted usually reaches its topic within it.
 const SETTLE: TimeDelta = TimeDelta::seconds(2);
 
 /// Longest wait. Payments behind it in its partition wait too, and their holds run meanwhile.
@@ -31,22 +31,22 @@ pub(crate) struct Patience<'a> {
 }
 
 enum State {
-    /// No look has found nothing yet.
+    /// No look has missed a claim yet.
     Fresh,
-    /// Since the first look that found nothing. The ends are those of the claims' topic, by partition, once they are
-    /// known.
+    /// Waits since the first look that missed a claim. The ends are those of the claims' topic, by partition, once they
+    /// are known.
     Waiting {
         since: DateTime<Utc>,
         ends: Option<Vec<i64>>,
     },
-    /// Whatever had reached the topic has its end. Since the same look.
+    /// All claims that had reached the topic have their end. Waits since the same look.
     Passed {
         since: DateTime<Utc>,
     },
     TooLong,
 }
 
-/// What follows from a look that found no claim.
+/// The verdict after a look that found no claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     LookAgain,
@@ -59,7 +59,7 @@ impl<'a> Patience<'a> {
         Self { offsets, state: State::Fresh }
     }
 
-    /// Returns what follows from a look that just found no claim, which was `admitted` by the time in its id.
+    /// Returns the verdict after a look that just found no claim. `admitted` is the time in the claim's id.
     pub(crate) async fn after_look(
         &mut self,
         now: DateTime<Utc>,
@@ -90,7 +90,7 @@ impl<'a> Patience<'a> {
         Verdict::LookAgain
     }
 
-    /// Begins the wait once more: without MySQL, nothing landed.
+    /// Restarts the wait, because no claim landed while MySQL was away.
     pub(crate) fn begin_again(&mut self) {
         if !matches!(self.state, State::Passed { .. }) {
             self.state = State::Fresh;

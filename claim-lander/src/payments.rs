@@ -1,15 +1,15 @@
 //! Takes payments from their topic: confirms the held coupons that they pay for.
 //!
 //! The guarantee: an offset is stored only after the payment has its end, which is in MySQL or a dead letter. So each
-//! payment is taken at least once, and those of one partition in order. A confirmation is idempotent by its reference, so
-//! doubled, shuffled and late messages change no end.
+//! payment is taken at least once, and the payments of one partition in order. A confirmation is idempotent by its
+//! reference, so doubled, shuffled and late messages change no end.
 //!
-//! Plain payments of a batch share a transaction, as those of the api do (docs/decisions/0063). Every other one has a
-//! transaction of its own, which says what is wrong with it, in the order of the partition.
+//! Plain payments of a batch share a transaction, as those of the api do (docs/decisions/0063). Every other payment has
+//! a transaction of its own, in the order of the partition, which finds out what is wrong with it.
 //!
-//! A payment without a definite answer is tried again after a pause: MySQL is away, only our clock says that the hold is
-//! over, or the claim may still land (`patience.rs`). Only the payments behind it in its partition wait for it, except for
-//! plain ones of its batch.
+//! A payment without a definite answer is tried again after a pause: MySQL is away, the hold is over by our own clock
+//! only, or the claim may still land (`patience.rs`). Only the payments behind it in its partition wait for it, except
+//! for plain ones of its batch.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -53,13 +53,13 @@ pub(crate) const AT_ONCE: usize = 8;
 /// milliseconds.
 const BATCH_MAX: usize = 64;
 
-/// First and longest pause before a payment is tried again. The longest is short beside a hold.
+/// First and longest pause before a payment is tried again. The longest is short compared with a hold.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Why a payment for an unknown claim, or for coupons that are not of it, is a dead letter.
+/// Why a payment is a dead letter if its claim is unknown, or its coupons are not the claim's.
 const NO_SUCH_CLAIM: &str = "the merchant has no such claim with these coupons";
 
-/// What payments are taken with.
+/// The configuration and connections with which payments are taken.
 pub(crate) struct Shop<'a> {
     /// Its fail points are `payments.before_commit` and `payments.after_commit`, once per transaction,
     /// `payments.before_offset`, once per payment, and `payments.no_claim` after each look that found no claim.
@@ -112,7 +112,7 @@ impl Shop<'_> {
 }
 
 impl Payments<'_> {
-    /// Takes payments until `stop`. Each partition has one batch in hand, so one that waits holds up no other.
+    /// Takes payments until `stop`. Each partition has one batch in hand, so a partition that waits delays no other.
     async fn run(&self) -> anyhow::Result<()> {
         let mut in_hand = FuturesUnordered::new();
         loop {
@@ -131,7 +131,7 @@ impl Payments<'_> {
             }
             Ok(())
         };
-        // What is not taken by then is taken by whoever gets the partition.
+        // The partition's next owner takes the rest.
         tokio::time::timeout(LAST_BATCH_MAX, rest).await.unwrap_or(Ok(()))
     }
 
@@ -158,11 +158,12 @@ impl Payments<'_> {
         Ok(())
     }
 
-    /// Confirms those of a batch's payments that are plain cases, and returns their offsets. Of the others nothing is known.
+    /// Confirms the payments of a batch that are plain cases, and returns their offsets. Nothing is known of the
+    /// others.
     async fn together(&self, messages: &[LaneMessage<PaymentMessage>]) -> HashSet<i64> {
         let mut confirmed = HashSet::new();
         for (merchant, payments) in plain(messages) {
-            // It is never closed.
+            // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
             match connect::within(self.confirm_all(merchant, &payments)).await {
                 Ok(offsets) => confirmed.extend(offsets),
@@ -172,7 +173,7 @@ impl Payments<'_> {
         confirmed
     }
 
-    /// Confirms those of a merchant's payments that are plain cases, in one transaction.
+    /// Confirms the payments of a merchant that are plain cases, in one transaction.
     async fn confirm_all(
         &self,
         merchant: MerchantId,
@@ -248,9 +249,9 @@ impl Payments<'_> {
         Some(End { outcome: "not_found", refused: Some(reason) })
     }
 
-    /// Confirms what the payment names. Returns `None` if MySQL does not know its claim.
+    /// Confirms the coupons that the payment names. Returns `None` if MySQL does not know its claim.
     async fn confirm(&self, payment: &PaymentMessage) -> Result<Option<Confirmation>, StoreError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         let once = || connect::within(self.confirm_once(payment));
         connect::retried(once, StoreError::is_conflict).await
@@ -287,7 +288,7 @@ impl Payments<'_> {
         Ok(Some(confirmation))
     }
 
-    /// A fail point whose failure is that of MySQL.
+    /// A fail point that fails as MySQL would.
     async fn reach(&self, point: &'static str) -> Result<(), StoreError> {
         self.shop.config.fail_points.reach(point).await.map_err(|_| StoreError::Silent)
     }
@@ -317,8 +318,8 @@ fn asked(payment: &PaymentMessage) -> RequestedPayment<'_> {
     RequestedPayment { payment_ref, claim: *claim, coupons: coupons.as_deref() }
 }
 
-/// The payments that can share transactions, with their offsets, by merchant and reference. A claim or a reference that
-/// comes a second time is left to a transaction of its own, after the first.
+/// Returns the payments that can share transactions, with their offsets, by merchant and reference. If a claim or a
+/// reference comes a second time, the second payment gets a transaction of its own, after the first.
 fn plain(
     messages: &[LaneMessage<PaymentMessage>],
 ) -> BTreeMap<MerchantId, Vec<(i64, &PaymentMessage)>> {
@@ -327,7 +328,7 @@ fn plain(
     for LaneMessage { offset, body, .. } in messages {
         let Ok(payment) = body else { continue };
         let is_new_name = names.insert((payment.merchant_id, &payment.payment_ref));
-        // Both are noted in any case, so that the payments of one claim stay in order.
+        // Note both in any case, so that the payments of one claim stay in order.
         if claims.insert(payment.claim_id) && is_new_name {
             plain.entry(payment.merchant_id).or_default().push((*offset, payment));
         }
@@ -338,7 +339,7 @@ fn plain(
     plain
 }
 
-/// The end of a payment, or `None` if nothing is certain yet.
+/// Returns the end of a payment, or `None` if nothing is certain yet.
 fn end_of(confirmation: &Confirmation) -> Option<End> {
     let (outcome, refused) = match confirmation {
         Confirmation::Confirmed(_) => ("confirmed", None),

@@ -20,7 +20,7 @@ use crate::{
 /// Interval between messages of one partition: how often a waiting user's position changes.
 const PUBLISH_EVERY: Duration = Duration::from_secs(1);
 
-/// Partitions whose ends are asked for at the same time.
+/// Partitions whose ends are read at the same time.
 const AT_ONCE: usize = 8;
 
 /// The task that publishes.
@@ -97,8 +97,8 @@ impl Publisher<'_> {
     }
 }
 
-/// Publishes all partitions concurrently, and returns the sum. One that fails or takes long delays no other: it may be
-/// the only one without a leader. The first error is returned at the end.
+/// Publishes all partitions concurrently, and returns the sum. A partition that fails or takes long, perhaps because it
+/// has no leader, delays no other. The first error is returned at the end.
 async fn publish_all<E>(publishing: Vec<impl Future<Output = Result<i64, E>>>) -> Result<i64, E> {
     let (mut sum, mut failed) = (0, None);
     let mut published = stream::iter(publishing).buffer_unordered(AT_ONCE);

@@ -1,4 +1,4 @@
-//! Whether the servers that the lander needs answer, for `/readyz`.
+//! Reports in `/readyz` whether the servers that the lander needs answer.
 
 use mysql_store::{MySqlPool, settings};
 use redis_gate::GateProbe;

@@ -1,4 +1,4 @@
-//! The loop of one lander: takes a batch, lands it, puts aside what is dead, stores its offset.
+//! The loop of one lander: takes a batch, lands it, sets dead letters aside, stores the offset.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,11 @@ const BATCH_MAX: usize = 1000;
 /// Time for a batch in hand to land once the process is to stop. The partition's next owner lands the rest.
 pub(crate) const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
 
-/// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and so do positions.
+/// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and users' positions change only
+/// with one.
 const COMMIT_EVERY: Duration = Duration::from_millis(50);
 
-/// What the landers of this process share.
+/// The state that the landers of this process share.
 pub(crate) struct Work<'a> {
     pub(crate) reader: &'a ClaimsReader,
     /// Held by the lander that asks for the next batch.
@@ -74,7 +75,7 @@ impl Work<'_> {
         }
     }
 
-    /// Commits what was stored, soon after each batch, for ever.
+    /// Commits stored offsets soon after each batch. Never returns.
     pub(crate) async fn commit(&self) {
         loop {
             self.stored.notified().await;

@@ -1,5 +1,4 @@
-//! The queue of accepted claims, as the door, the rebuilds and the resolver use it. The api implements it over the
-//! topic.
+//! The queue of accepted claims, as claims, rebuilds and the resolver use it. The api implements it with the topic.
 
 use coupon::{QueuedClaim, TemplateId};
 use futures::future::{BoxFuture, FutureExt};
@@ -43,7 +42,7 @@ pub trait ClaimQueue: Send + Sync + 'static {
     fn backlog(&self, template: TemplateId) -> Option<u64>;
 }
 
-/// The queue of a process whose templates are all direct: nothing is in it, and nothing can be put into it.
+/// The queue of a process whose templates are all direct: it is empty, and refuses every claim.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoQueue;
 

@@ -1,7 +1,7 @@
-//! The queued way of a claim: what 202 waits for, as `accept_after` of its template says.
+//! A queued claim, from the gate to its 202. The template's `accept_after` decides what the 202 waits for.
 //!
-//! Each step may find that it cannot know how durably the claim is queued. Then the answer is 503 with a place to look,
-//! since the claim stays queued and may land.
+//! Each step may fail to find out how durably the claim is queued. Then the answer is 503 with a `Location`, since the
+//! claim stays queued and may land.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const PUBLISH_MAX: Duration = Duration::from_secs(5);
 const CONFIRM_TRIES: u32 = 3;
 const CONFIRM_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
-/// A claim that stands in the gate's queue.
+/// A claim that the gate has queued.
 pub(super) struct InQueue {
     /// The admission, perhaps another one with the same key.
     pub(super) id: ClaimId,
@@ -33,13 +33,13 @@ pub(super) struct InQueue {
     pub(super) numbers: Numbers,
     /// When the gate admitted it.
     pub(super) at: DateTime<Utc>,
-    /// Stock that the gate had left behind it, if known.
+    /// The gate's stock after the admission, if known.
     pub(super) left_after: Option<i64>,
     /// Its entry in the outbox, if known.
     pub(super) entry: Option<String>,
     /// The run of the gate's Redis.
     pub(super) run: Run,
-    /// Whether MySQL must be asked for the key first.
+    /// Whether the key must be looked up in MySQL first.
     pub(super) look: bool,
     /// Whether enough replicas have it; absent if they were not asked.
     pub(super) copied: Option<bool>,
@@ -68,8 +68,8 @@ impl InQueue {
 }
 
 impl Walk {
-    /// Answers a claim that is queued. After a rejection the gate admits the key again, and after a rebuild it does not
-    /// know what has landed: then MySQL has the key's answer, and there is no 202.
+    /// Answers a claim that is queued. After a rejection the gate admits the same key again, and after a rebuild it
+    /// also admits a key that has landed. In both cases the answer is the one in MySQL, not 202.
     pub(super) async fn accept(
         &self,
         template: &Template,
@@ -98,8 +98,8 @@ impl Walk {
         }
     }
 
-    /// The claim is in enough replicas, or the gate is called once more and waits for them: the repeated call writes
-    /// too, so that the wait covers what the first one wrote.
+    /// If enough replicas have the claim, answers 202. Otherwise calls the gate once more and waits for them. The
+    /// repeated call writes too, so that its wait covers what the first call wrote.
     async fn accept_copied(&self, template: &Template, claim: &Claim, queued: InQueue) -> Answer {
         let copied = match queued.copied {
             Some(copied) => Ok(copied),
@@ -129,21 +129,21 @@ impl Walk {
         let (verdict, enough, _wait) = again.await?;
         Ok(match verdict {
             Verdict::Replay { id, state: RequestState::Queued, .. } => enough && id == queued.id,
-            // MySQL has it, so no replica needs it.
+            // The claim is in MySQL, so no replica needs it.
             Verdict::Replay { id, state: RequestState::Landed, .. } => id == queued.id,
             _ => false,
         })
     }
 
-    /// Publishes the claim, then asks the gate whether it still is the one that queued it. A gate that was lost in
-    /// between is rebuilt from a partition whose end may have been noted before this message.
+    /// Publishes the claim, then asks the gate whether it is still the one that queued the claim. If that gate was lost
+    /// in between, its rebuild may have noted the partition's end before this message, so the claim may be too late.
     async fn accept_published(
         &self,
         template: &Template,
         claim: &Claim,
         queued: InQueue,
     ) -> Result<Answer, Stop> {
-        // Without a turn the relay publishes it: the client need not wait for a broker that is away.
+        // Without a turn the relay publishes the claim, so the client need not wait for a broker that is away.
         let Ok(_turn) = self.publishing.try_acquire() else { return Ok(queued.unknown()) };
         let message = queued.message(claim, template.accept_after);
         let why = match timeout(PUBLISH_MAX, self.gates.queue().publish(&message)).await {
@@ -167,7 +167,7 @@ impl Walk {
         Ok(queued.unknown())
     }
 
-    /// Asks the gate whether it is open as it was when it queued the claim, and holds it.
+    /// Asks the gate whether it is open under the same epoch and run as when it queued the claim, and still holds it.
     async fn confirm(
         &self,
         template: &Template,

@@ -1,4 +1,4 @@
-//! The direct way of a claim: lands what the gate admitted, and decides what a rolled back landing means.
+//! A direct claim, from the gate to its answer: lands the admission, and follows the decision after a rollback.
 
 use chrono::{DateTime, Utc};
 use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::{lander::batch::Outcome, metric};
 
-/// What the gate said with an admission.
+/// The gate's facts about an admission.
 pub(super) struct Admitted {
     pub(super) numbers: Numbers,
     /// When it was admitted.
     pub(super) at: DateTime<Utc>,
-    /// Stock that the gate had left behind it, if known.
+    /// The gate's stock after the admission, if known.
     pub(super) left_after: Option<i64>,
 }
 
@@ -104,8 +104,8 @@ impl Walk {
                 if let Some(landed) = self.fence(claim, epoch).await? {
                     return Ok(Next::Answer(landed));
                 }
-                // After a cut the gate may promise too much until the movement reaches it. Otherwise the gate is wrong,
-                // and the check finds that out.
+                // After a cut the gate may have too much stock until the movement reaches it. Otherwise the gate is
+                // wrong, and the check detects that.
                 self.gates.ask_look(template.id);
                 // Answer by the stock that the decision saw; a top-up may have come since.
                 Ok(Next::Answer(Answer::Refused(match left {

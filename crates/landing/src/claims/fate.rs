@@ -2,9 +2,9 @@
 //!
 //! An answer is definite only if nothing can change it: a row in MySQL (landed, rejected or fenced), or an id that no
 //! claim can have. An unknown admission that is older than the resolver's grace is fenced here, as the resolver would
-//! do: its gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it. As long as a
-//! queue may carry it nothing is fenced: a claim that was accepted lands. An open gate says whether one does. A client
-//! with a receipt learns more from [`queued_fate`].
+//! do: its gate may have been rebuilt meanwhile, and then no in-flight entry leads the resolver to it. A claim that may
+//! be queued is not fenced, since an accepted claim lands; an open gate shows whether it may be. A client with a
+//! receipt learns more from [`queued_fate`].
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};

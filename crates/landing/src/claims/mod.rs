@@ -41,17 +41,17 @@ use crate::{
 /// 10,000 landed claims a second this many wait for less than two seconds.
 pub const CLAIMS_MAX: usize = 16_384;
 
-/// One in so many claims under way may be published at a time. While the broker is away each waits for seconds, and without
-/// a bound they would take the places of claims that need no broker.
+/// One in so many claims under way may be publishing at a time. While the broker is away each of them waits for
+/// seconds; without a bound they would leave no room for claims that need no broker.
 pub const PUBLISHING_SHARE: usize = 4;
 
-/// What bounds the claims of a process.
+/// The limits for the claims of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Most claims under way, at most [`CLAIMS_MAX`].
     pub under_way: usize,
-    /// How long a gate that may have admitted a claim is called again, normally [`GRACE`]: after that the resolver ends
-    /// the admission.
+    /// How long the calls to a gate that may have admitted a claim are repeated, normally [`GRACE`]. After that the
+    /// resolver ends the admission.
     pub ask_max: Duration,
     /// Number of the gate's replicas that must have a claim that is accepted after them.
     pub copies: u32,
@@ -67,7 +67,7 @@ pub enum Answer {
         /// Whether an earlier request with the same key issued it.
         replayed: bool,
     },
-    /// It is in the queue and will land, unless MySQL then has a reason against it.
+    /// The claim is queued, and lands unless MySQL has a reason to reject it.
     Accepted {
         /// The admission, perhaps that of an earlier request with the same key.
         id: ClaimId,
@@ -104,8 +104,8 @@ pub enum Unavailable {
     Store,
     /// The admission was given up; nothing landed.
     GivenUp,
-    /// The gate queued the claim, but how durably is unknown, or MySQL could not be asked for the key. It stays queued
-    /// and may land.
+    /// The gate queued the claim, but it is unknown how durably, or MySQL could not be asked for the key. The claim
+    /// stays queued and may land.
     Queue {
         /// The admission, perhaps that of an earlier request with the same key.
         id: ClaimId,
@@ -122,7 +122,7 @@ pub enum Unavailable {
 pub struct Claims {
     work: Arc<walk::Walk>,
     permits: Arc<Semaphore>,
-    /// All permits.
+    /// The number of all permits.
     most: usize,
     tasks: TaskTracker,
     under_way: Arc<UnderWay>,
@@ -136,8 +136,8 @@ type Pending = watch::Receiver<Option<Answer>>;
 struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
 
 impl Claims {
-    /// Creates the claims of a process, landed by `landers`, or by the queue that `gates` were given. `clock` supplies
-    /// the time at the gate. The fail points are `claims.after_gate`, `claims.before_fence`,
+    /// Creates the claims of a process. They land by `landers`, or through the queue of `gates`. `clock` supplies the
+    /// time that is sent to the gate. The fail points are `claims.after_gate`, `claims.before_fence`,
     /// `claims.before_release`, `claims.after_queued` and `claims.after_publish`.
     pub fn new(
         gates: Gates,
@@ -169,9 +169,9 @@ impl Claims {
         }
     }
 
-    /// Returns whether a claim is refused as sold out without asking the gate ([`crate::sold_out`]). Not while the same
-    /// key is under way here: it has the same answer. A claim that must have the gate's present answer, because its coupon
-    /// was made just for it, does not ask this.
+    /// Returns whether a claim is refused as sold out without asking the gate ([`crate::sold_out`]). It is not refused
+    /// while the same key is under way here, since both get the same answer. Do not call this for a claim that needs
+    /// the gate's current answer, because its coupon was added just for it.
     pub fn is_sold_out(
         &self,
         template: &Template,
@@ -190,7 +190,7 @@ impl Claims {
     }
 
     fn is_under_way(&self, template: TemplateId, user: UserId, request_id: &RequestId) -> bool {
-        // Most claims of a template that is sold out come while nothing is under way.
+        // Most claims of a sold-out template come while nothing is under way.
         self.permits.available_permits() < self.most
             && self.under_way.contains(&(template, user, request_id.clone()))
     }
@@ -201,7 +201,7 @@ impl Claims {
         let joined = self.under_way.join(&key, claim.payload_hash, &self.permits);
         let (mut pending, first) = match joined {
             Joined::Full => return Answer::Unavailable(Unavailable::Overloaded),
-            // The Idempotency-Key draft's answer for a key that is still in use for another payload.
+            // What the Idempotency-Key draft demands for a key that is still in use with another payload.
             Joined::Other(hash, _) if hash != claim.payload_hash => return Answer::InProgress,
             Joined::Other(_, pending) => (pending, false),
             Joined::First { sender, pending, permit } => {

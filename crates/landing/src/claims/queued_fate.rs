@@ -1,5 +1,5 @@
-//! The fate of a claim that was queued, for a client with a receipt: nothing is inserted by looking. And whether a claim
-//! may be queued, for one without.
+//! The fate of a queued claim, for a client with a receipt; looking it up inserts nothing. For a client without a
+//! receipt: whether the claim may be queued.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use redis_gate::Gate;
 
 use super::{fate::FateError, walk::QUEUED_WITHIN};
 
-/// Age from which a claim of a template that was ever queued may be fenced. No api queues one that is older than
-/// [`QUEUED_WITHIN`]; the rest is for its last call of the gate, and for clocks that differ.
+/// Age from which a claim may be fenced if its template was ever queued. No api queues a claim that is older than
+/// [`QUEUED_WITHIN`]; the rest of the time is for its last call to the gate, and for clocks that differ.
 const UNQUEUED_AFTER: Duration = Duration::from_secs(180);
 
 const _: () = assert!(UNQUEUED_AFTER.as_secs() >= 3 * QUEUED_WITHIN.as_secs());
@@ -25,7 +25,7 @@ const _: () = assert!(UNQUEUED_AFTER.as_secs() >= 3 * QUEUED_WITHIN.as_secs());
 pub enum QueuedFate {
     /// The user has the coupons, perhaps by another admission with the same key.
     Succeeded(LandedClaim),
-    /// It was rejected, perhaps as another admission with the same key.
+    /// It was rejected, perhaps by way of another admission with the same key.
     Rejected(RejectReason),
     /// It has not landed and never will. The same key may be sent again.
     Lost,
@@ -36,7 +36,7 @@ pub enum QueuedFate {
 /// Determines the fate of the claim `id` that was queued under `receipt_epoch` with the client's `key`.
 ///
 /// # Errors
-/// MySQL is unreachable, or holds what this version does not know. Nothing definite can be said.
+/// MySQL is unreachable, or holds data that this version cannot read. Nothing definite can be said.
 pub async fn queued_fate(
     pool: &MySqlPool,
     template: TemplateId,
@@ -47,12 +47,12 @@ pub async fn queued_fate(
 ) -> Result<QueuedFate, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(pool).await?;
-        // Before the row: what landed before the epoch rose has its row by then, so no row means never.
+        // Read before the row: a claim that landed before the epoch rose has its row by then, so no row means never.
         let facts = stock::queue_facts(&mut connection, template).await?;
         Ok(match look_up::claim_fate(&mut connection, id).await? {
             Some(ClaimFate::Landed(landed)) => QueuedFate::Succeeded(landed),
             Some(ClaimFate::Rejected { reason, .. }) => QueuedFate::Rejected(reason),
-            // The lander fences what finds its key answered.
+            // The lander fences a claim whose key has an answer.
             Some(ClaimFate::GivenUp { .. }) => {
                 match look_up::by_key(&mut connection, template, user, key).await? {
                     Some(StoredAnswer::Landed(landed)) => QueuedFate::Succeeded(landed),
@@ -70,9 +70,9 @@ pub async fn queued_fate(
     .await
 }
 
-/// Returns whether a claim of this age may stand in the queue, and land. Only an open gate rules it out, under the epoch
-/// of both guards in MySQL: what it does not hold was not queued under this epoch, and what was queued under an earlier
-/// one is too late.
+/// Returns whether a claim of this age may be in the queue, and land. Only an open gate can rule it out, if its epoch
+/// is both `epoch` and `queued_epoch` in MySQL: a claim that it does not hold was not queued under this epoch, and a
+/// claim that was queued under an earlier one is too late.
 ///
 /// # Errors
 /// MySQL or the gate is unreachable.
@@ -99,7 +99,7 @@ pub(super) async fn may_be_queued(
     {
         return Ok(true);
     }
-    // Open before and after: so the same gate was searched, and it had lost nothing.
+    // The gate was open before and after the search, so it is the same gate, and had lost nothing.
     let is_held = gate.find_in_flight(template, epoch, id).await?.is_some();
     Ok(is_held || !is_open(gate, template, epoch).await?)
 }

@@ -1,5 +1,5 @@
 //! Takes one claim from the gate to its answer, also after a rollback and other faults: the tables of
-//! `docs/failures.md`. What the gate admits to the direct way goes on in `direct.rs`, what it queues in `accept.rs`.
+//! `docs/failures.md`. A direct claim continues in `direct.rs`, a queued one in `accept.rs`.
 
 use std::{
     io,
@@ -38,12 +38,13 @@ const ADMISSIONS_MAX: u32 = 2;
 /// Most newer epochs adopted within one claim; rebuilds do not follow each other faster.
 const EPOCHS_MAX: u32 = 4;
 
-/// Claims that may wait in a template's partition before mode spill queues further ones instead of landing them: a
-/// fifth of a second of what the landers of one partition land. What waits there should land before what comes now.
+/// Claims that may wait in a template's partition before mode spill queues further ones instead of landing them
+/// directly. The landers of one partition land as many in a fifth of a second. Claims that wait should land before new
+/// ones.
 const SPILL_BACKLOG_MAX: u64 = 1_000;
 
-/// Age up to which a claim may still be queued. A poll of an older claim may find it nowhere and fence it, which would
-/// break a 202. Only an outage of MySQL makes a claim wait so long.
+/// Age up to which a claim may still be queued. A poll may find an older claim nowhere and fence it; if it were queued
+/// after that, its 202 would be broken. Only an outage of MySQL makes a claim wait so long.
 pub(super) const QUEUED_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) struct Walk {
@@ -57,7 +58,7 @@ pub(super) struct Walk {
     pub(super) ask_max: Duration,
     /// How many of the gate's replicas must have a claim that is accepted after them.
     pub(super) copies: u32,
-    /// Turns to publish a claim.
+    /// Permits to publish a claim.
     pub(super) publishing: Semaphore,
 }
 
@@ -81,7 +82,7 @@ impl From<GateError> for Stop {
 }
 
 impl From<io::Error> for Stop {
-    /// A fail point ends the walk as the end of the process would.
+    /// A failing fail point ends the walk, as a dying process would.
     fn from(_: io::Error) -> Self {
         Self::Unavailable(Unavailable::Stopping)
     }
@@ -92,7 +93,7 @@ struct GateAnswer {
     verdict: Verdict,
     /// The time that the call passed to it.
     at: DateTime<Utc>,
-    /// Whether enough replicas have what it wrote; absent if they were not asked.
+    /// Whether enough replicas have what the call wrote; absent if they were not asked.
     copied: Option<bool>,
     /// Until when some api may refuse this user from memory.
     refusing_until: Instant,
@@ -138,7 +139,7 @@ impl Walk {
         let (mut admissions, mut refusing_until) = (0, None);
         for _ in 0..EPOCHS_MAX {
             let age = ((self.clock)() - claim.claimed_at).to_std().unwrap_or_default();
-            // In every mode: the gate may queue what this process takes for a direct claim.
+            // In every mode, since the gate may queue a claim that this process takes for a direct one.
             if age > QUEUED_WITHIN {
                 break;
             }
@@ -178,7 +179,7 @@ impl Walk {
                     InQueue { id, epoch, numbers, at, left_after, entry, run, look, copied };
                 Box::pin(self.accept(template, claim, queued)).await?
             }
-            // The answer to an earlier call for this very claim was lost.
+            // The answer to an earlier call for this claim was lost.
             Verdict::Replay { id, state: RequestState::Pending, numbers, admitted_at, .. }
                 if id == claim.id =>
             {
@@ -228,9 +229,9 @@ impl Walk {
         Ok(Step::Answer(answer))
     }
 
-    /// Calls the gate until it answers. After a call without an answer the claim may be admitted; repeating the call
-    /// finds out. Only this task knows of the claim, so it repeats the call for as long as the resolver leaves the
-    /// admission alone.
+    /// Calls the gate until it answers. After a call without an answer the claim may be admitted, and repeating the
+    /// call finds out. No other task continues the claim, so this one repeats the call for as long as the resolver
+    /// leaves the admission alone.
     async fn ask_gate(
         &self,
         template: &Template,
@@ -270,7 +271,7 @@ impl Walk {
         claim: &Claim,
         epoch: Epoch,
     ) -> Result<GateAnswer, GateError> {
-        // The gate keeps milliseconds, and so does what this process publishes.
+        // Whole milliseconds, as the gate stores them and this process publishes them.
         let at = (self.clock)();
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at);
         let (gate, queue_options) = (self.gates.gate(), self.queue_options(template));
@@ -286,7 +287,8 @@ impl Walk {
         Ok(GateAnswer { verdict, at, copied: None, refusing_until: Instant::now() + wait })
     }
 
-    /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode spill.
+    /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode
+    /// spill.
     pub(super) fn queue_options(&self, template: &Template) -> QueueOptions {
         let behind = template.claim_mode == ClaimMode::Spill && self.is_behind(template);
         QueueOptions { behind, accept_after: template.accept_after }
@@ -298,8 +300,8 @@ impl Walk {
             || backlog.is_some_and(|waiting| waiting > SPILL_BACKLOG_MAX)
     }
 
-    /// The gate remembers the key under another admission. Settling is asynchronous, so a pending one counts as under
-    /// way only after MySQL was read. Only a landed claim is answered with 201.
+    /// Answers a claim whose key the gate remembers under another admission. Settling is asynchronous, so a pending
+    /// admission counts as under way only after MySQL was read. Only a landed claim is answered with 201.
     async fn replay(
         &self,
         claim: &Claim,
@@ -311,9 +313,9 @@ impl Walk {
         }
         Ok(match state {
             RequestState::Pending => Answer::InProgress,
-            // The gate knows a landing that MySQL does not have. Only a lost commit can cause this.
+            // The gate has a landing that MySQL does not have. Only a lost commit can cause this.
             RequestState::Landed => Answer::Unavailable(Unavailable::GateLoading),
-            // Its member of the queued set is gone, which no script causes. A new epoch repairs it.
+            // The request is missing in the set of queued requests. No script causes this; a new epoch repairs it.
             RequestState::Queued => {
                 self.gates.report_wrong(claim.template_id, epoch);
                 Answer::Unavailable(Unavailable::GateLoading)
@@ -333,7 +335,7 @@ impl Walk {
         Ok(stored.unwrap_or(Answer::Refused(refusal)))
     }
 
-    /// Returns what MySQL has under the client's key.
+    /// Returns the answer that MySQL has under the client's key.
     pub(super) async fn stored(&self, claim: &Claim) -> Result<Option<StoredAnswer>, StoreError> {
         let (template, user) = (claim.template_id, claim.user_id);
         connect::within(async {
@@ -343,7 +345,7 @@ impl Walk {
         .await
     }
 
-    /// Returns the answer of the key's row to this request, if there is one.
+    /// Returns the answer that the key's row gives to this request, if there is one.
     pub(super) async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
         let stored = self.stored(claim).await?;
         Ok(stored.map(|stored| match stored {
@@ -371,8 +373,8 @@ impl Walk {
     }
 }
 
-/// Waits with a success until no api refuses its user from memory any more: the sale was sold out a moment ago, and
-/// another process may not have seen yet that it is not.
+/// Holds a success back until no api refuses its user from memory any more. The template was sold out a moment ago, and
+/// another process may not have seen the change yet.
 async fn held_back(answer: Answer, until: Option<Instant>) -> Answer {
     if matches!(answer, Answer::Landed { .. } | Answer::Accepted { .. })
         && let Some(until) = until.filter(|until| *until > Instant::now())

@@ -28,8 +28,9 @@ impl Walk {
             && now < template.window.ends_at
     }
 
-    /// Handles the times when no gate is loaded: long before the window nothing can have landed, but after it the key
-    /// may have, and as long as a queue is not closed it still may. Until then only the gate refuses.
+    /// Handles the times when no gate is loaded. Long before the window no claim can have landed. After the window the
+    /// key may have landed, and it still may as long as a queue is not closed; until the queue is closed, only the gate
+    /// refuses.
     pub(super) async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
         let now = (self.clock)();
         if self.is_left_to_the_gate(template, now) {
@@ -48,7 +49,7 @@ impl Walk {
 
     /// The window is over according to this process. Its end may have moved since, so only MySQL refuses.
     async fn closed(&self, claim: &Claim) -> Result<Window, Stop> {
-        // Read first: what was known before the key is looked up still holds after it.
+        // Read first: a queue that was closed before the key is looked up is still closed after it.
         let closed_at = self.gates.queue_closed_at(claim.template_id);
         if let Some(stored) = self.stored_answer(claim).await? {
             return Ok(Window::Answered(stored));
@@ -65,14 +66,14 @@ impl Walk {
         }
     }
 
-    /// Refuses a claim of a template that is over for good, once nothing of its queue can land any more.
+    /// Refuses a claim of a template that is over for good, once no claim of its queue can land any more.
     async fn over(
         &self,
         template: &Template,
         claim: &Claim,
         refusal: Refusal,
     ) -> Result<Window, Stop> {
-        // Before the key is looked up: after this nothing lands under it.
+        // Read before the key is looked up: once the queue is closed, nothing lands under the key.
         let closed = self.gates.is_queue_closed(template).await?;
         let stored = self.stored_answer(claim).await?;
         Ok(match stored {
@@ -82,8 +83,8 @@ impl Walk {
         })
     }
 
-    /// If MySQL has moved the window, the gate that calls it over is behind. The gate knows every key that may still
-    /// land, and it does not know this one.
+    /// The gate says that the window is over. If MySQL has a later window, the gate is behind. The gate holds every key
+    /// that may still land, and it does not hold this one.
     pub(super) async fn closed_by_gate(&self, claim: &Claim) -> Result<Answer, Stop> {
         if let Some(stored) = self.stored_answer(claim).await? {
             return Ok(stored);
@@ -107,7 +108,7 @@ impl Walk {
         Ok(current.await?)
     }
 
-    /// Returns why a template gives out nothing any more, if so.
+    /// Returns why a template gives out no coupons any more; `None` if it still does.
     fn is_over(&self, current: &Template) -> Option<Refusal> {
         if current.state == TemplateState::Ended {
             Some(Refusal::Ended)

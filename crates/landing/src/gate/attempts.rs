@@ -1,5 +1,5 @@
-//! The rebuilds of a process: at most one of a template at a time, none for a while after a failure, and a task of its
-//! own for one that waits for the queue, so that it holds up no other gate.
+//! The rebuilds of a process. There is at most one of a template at a time, and none for a while after a failure. A
+//! rebuild that waits for the queue has a task of its own, so that it delays no other gate.
 
 use std::{
     collections::HashMap,
@@ -15,12 +15,13 @@ use crate::gate::{
     rebuild::{Aim, Begun, RebuildContext, RebuildError, Rebuilt, begin, finish},
 };
 
-/// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch and gives up what was
-/// admitted to the direct way under the one before.
+/// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch, so direct admissions of
+/// the epoch before can no longer land.
 const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
-/// How long the end of a template's queue may wait before it is reported as a wait. No claim needs its gate, and it waits
-/// behind every claim of its partition: after a large sale longer than a lost gate should.
+/// How long the closing of a queue may take before it is reported as a wait. No claim needs the gate of such a
+/// template, and the closing waits for every claim in its partition: after a large sale, longer than a lost gate
+/// should.
 const CLOSING_SPARED: Duration = Duration::from_mins(1);
 
 /// The rebuilds of a process.
@@ -33,7 +34,7 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Returns whether nothing is to be begun now: a rebuild failed a moment ago, or one waits for the queue.
+    /// Returns whether no rebuild may begin now: one failed a moment ago, or waits for the queue.
     fn rests(&self, template: TemplateId) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let resting = failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again);

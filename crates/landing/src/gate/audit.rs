@@ -1,5 +1,5 @@
-//! Compares the stock of an open gate with MySQL's. One that holds too much is wrong; what one lacks is never sold. What
-//! movements changed between two reads is taken off or added.
+//! Compares the stock of an open gate with MySQL's. A gate that holds too much is wrong; stock that a gate lacks is
+//! never sold. Movements between the two reads are taken into account.
 
 use coupon::{Epoch, TemplateId};
 use mysql_store::{
@@ -23,10 +23,10 @@ pub(super) struct Account {
 }
 
 impl Keeper {
-    /// Slow audit of the conservation identity, for gates that hold too little: what they lack is never sold. Compares
-    /// the gate's account at the previous check with MySQL's stock now. In between, MySQL's stock only falls, except by
-    /// movements, which are taken off. If it still exceeds everything that the gate had left or in flight, the
-    /// difference is certainly missing.
+    /// Slow audit of the conservation identity, for gates that hold too little. Compares the gate's account at the
+    /// previous check with MySQL's stock now. In between, only movements can raise MySQL's stock, and they are
+    /// subtracted. If it still exceeds everything that the gate had left or in flight, the difference is certainly
+    /// missing.
     pub(super) async fn audit(&mut self, watched: &Watched) -> Result<(), RebuildError> {
         let (template, stock) = (&watched.template, &watched.stock);
         if let Some(before) = self.accounts.remove(&template.id)
@@ -53,16 +53,16 @@ impl Keeper {
         Ok(())
     }
 
-    /// Returns whether the gate has more to give than MySQL had before, so that it admits claims that cannot land. A
-    /// correct gate never has: it holds MySQL's stock less what is in flight. Between the two reads MySQL's stock only
-    /// falls, except by movements. A gate that contains a movement which MySQL does not show yet is not judged.
+    /// Returns whether the gate's stock exceeds the one that MySQL had at the first read, so that it admits claims that
+    /// cannot land. A correct gate holds MySQL's stock less what is in flight. Between the two reads only movements can
+    /// raise MySQL's stock. A gate that contains a movement which MySQL does not show yet is not judged.
     pub(super) async fn holds_too_much(
         &self,
         template: TemplateId,
         meta: &Meta,
         before: &Stock,
     ) -> Result<bool, RebuildError> {
-        // Most gates have the movements that MySQL shows.
+        // Most gates contain exactly the movements that MySQL shows.
         if meta.movement == before.movement {
             return Ok(meta.stock > before.stock);
         }
@@ -70,8 +70,8 @@ impl Keeper {
         Ok(moved.is_some_and(|moved| meta.stock > before.stock + moved))
     }
 
-    /// Returns how the stock moved from the first of these movements to the second, which may be an earlier one. `None`:
-    /// MySQL does not show all of them yet.
+    /// Returns how the stock moved from the first of these movements to the second, which may be an earlier one.
+    /// `None`: MySQL does not show all of them yet.
     async fn moved(
         &self,
         template: TemplateId,

@@ -1,7 +1,7 @@
 //! Calm gates: found correct with nothing in flight, and unchanged in MySQL since. Many templates are calm for hours,
 //! before and after their rush.
 //!
-//! How can such a gate become wrong without a change in MySQL?
+//! Such a gate can become wrong without a change in MySQL in these ways only:
 //!
 //! - Its keys are gone (a manual `DEL`, a Redis that lost its file). One command checks the keys of hundreds of
 //!   gates.
@@ -9,7 +9,7 @@
 //! - A claim was admitted and has not landed. The resolver checks for the keys of such claims each second. When the
 //!   claim lands, MySQL's stock changes, and the gate is checked.
 //! - A claim found something wrong. It requests a check, and gets one.
-//! - Its keys were edited by hand. MySQL still refuses to land what it would not have landed before. A share of the
+//! - Its keys were edited by hand. MySQL still refuses every landing that it would have refused before. A share of the
 //!   calm gates is checked in full each time, in turns.
 
 use std::collections::{HashMap, HashSet};
@@ -18,8 +18,8 @@ use coupon::TemplateId;
 use mysql_store::{stock::Stock, template::Watched};
 use redis_gate::{CheckedGate, Gate, GateError, Meta, Run};
 
-/// Calm gates to check in full each time, at three commands each. A platform of a few sales has no more than this, so
-/// each check finds everything; with thousands, each gate is checked within minutes.
+/// Calm gates to check in full each time, at three commands each. A platform with a few sales has no more gates than
+/// this, so each check finds everything; with thousands, each gate is checked within minutes.
 pub(crate) const IN_FULL: usize = 16;
 
 /// The calm gates of a process.

@@ -1,5 +1,5 @@
-//! The end of a template's queue. When a template is over, claims in its queue still land. Until they have, it is not
-//! refused without its gate; then the queue is closed, and MySQL alone has every answer.
+//! The end of a template's queue. When a template is over, claims in its queue still land. Until they have landed, new
+//! claims are refused only by its gate. Then the queue is closed, and MySQL alone has every answer.
 
 use std::sync::PoisonError;
 
@@ -16,9 +16,9 @@ impl Gates {
         closed.get(&template).copied()
     }
 
-    /// Returns whether nothing of a template that is over can land any more from its queue: it was never queued, or its
-    /// queue is closed. MySQL is asked until this is so, and then once for each version: another mode or window makes
-    /// another one.
+    /// Returns whether no queued claim of a template that is over can land any more: it was never queued, or its queue
+    /// is closed. MySQL is asked until this is so, and then once for each version of the template: another mode or
+    /// window is another version.
     ///
     /// # Errors
     /// MySQL is unreachable.
@@ -52,7 +52,7 @@ impl Keeper {
         .await
     }
 
-    /// Begins to close these queues. Each waits for its claims in a task of its own.
+    /// Begins to close these queues. A task of its own waits for the claims of each.
     pub(super) async fn close_queues(&self, unclosed: &[TemplateId]) {
         for id in unclosed {
             let _alone = self.gates().alone().await;

@@ -1,9 +1,12 @@
-//! Waits until everything that an older gate queued has landed or was rejected. MySQL, Redis and the broker may be away
-//! meanwhile; no time ends the wait.
+//! Waits until all claims that an older gate queued have landed or were rejected. MySQL, Redis and the broker may be
+//! away meanwhile; the wait has no time limit.
 //!
-//! The order is what makes it safe. The older gate queues nothing any more, since a newer epoch has begun. Then the
-//! outbox is empty, so the relay has published all of it. Only then is the end of the partition noted, and when the
-//! claim landers have committed this offset, each claim before it has its answer in MySQL.
+//! The order of the steps makes it safe:
+//!
+//! 1. A newer epoch has begun, so the older gate queues no more claims.
+//! 2. Wait until the outbox is empty: the relay has published all of it.
+//! 3. Only then note the end of the partition.
+//! 4. Wait until the claim landers have committed this offset: each claim before it has its answer in MySQL.
 //!
 //! An operator may end the wait (`stock::end_drain`): claims still in the queue are then too late, and their clients
 //! learn that they are lost.
@@ -28,18 +31,18 @@ use crate::{
 /// Waits between two looks: an empty queue delays a rebuild by milliseconds, and a long wait asks once a second.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted, also while the broker
-/// or Redis is slow to fail: a lease that ends lets another process begin the rebuild anew, and again, so that no wait
-/// would ever last until it is reported.
+/// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted, also while a call to
+/// the broker or Redis hangs. If the lease ended, another process would begin the rebuild again, and so on, and no wait
+/// would ever last long enough to be reported.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// Time after which the wait is reported. A relay and a lander that work need less.
+/// Time after which the wait is reported. A relay and a lander at work need less.
 const ALARM_AFTER: Duration = Duration::from_secs(10);
 
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drained {
-    /// Nothing older is in the queue.
+    /// No older claim is in the queue.
     Empty,
     /// A newer epoch has begun, or the template is gone.
     Overtaken,
@@ -56,7 +59,7 @@ enum LookError {
     Queue(#[from] QueueError),
 }
 
-/// Waits until nothing that was queued before `epoch` began is on its way.
+/// Waits until no claim that was queued before `epoch` began is on its way.
 pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained {
     let started = Instant::now();
     let mut backoff = Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1);
@@ -105,7 +108,7 @@ async fn look(context: &RebuildContext<'_>, noted: &mut Option<i64>) -> Result<b
     Ok(context.queue.committed(context.template).await? >= end)
 }
 
-/// Renews the lease. Returns how the wait ends, if MySQL answers and says so.
+/// Renews the lease. Returns how the wait ends, if MySQL answers and shows that it ends.
 async fn renew_or_warn(context: &RebuildContext<'_>, epoch: Epoch) -> Option<Drained> {
     renew(context, epoch).await.unwrap_or_else(|error| {
         warn_of(context.template, &error.into());
@@ -113,7 +116,7 @@ async fn renew_or_warn(context: &RebuildContext<'_>, epoch: Epoch) -> Option<Dra
     })
 }
 
-/// Renews the lease. Returns how the wait ends, if something else than the queue ends it.
+/// Renews the lease. Returns how the wait ends, if something other than the queue ends it.
 async fn renew(context: &RebuildContext<'_>, epoch: Epoch) -> Result<Option<Drained>, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(context.pool).await?;

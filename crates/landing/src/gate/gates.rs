@@ -26,14 +26,15 @@ use crate::{
 /// an outage just then takes minutes.
 pub const PRELOAD: Duration = Duration::from_mins(5);
 
-/// Longest time a template's change waits for its gate while another process loads it: a million users take seconds.
+/// Longest time for which a change of a template waits while another process loads the gate: a million users take
+/// seconds.
 pub const SHOW_MAX: Duration = Duration::from_secs(10);
 
 /// Interval between checks of such a gate.
 const SHOW_LOOK: Duration = Duration::from_millis(20);
 
-/// Longest time a claim waits for a wrong gate: a check and a rebuild of a small template. If a larger one takes
-/// longer, the claim is answered that the gate is loading.
+/// Longest time for which a claim waits for the repair of a wrong gate: a check and a rebuild of a small template. If a
+/// larger one takes longer, the claim is answered that the gate is loading.
 pub const MEND_MAX: Duration = Duration::from_secs(3);
 
 /// Requests that may wait. More are of no use, since one check covers all templates.
@@ -55,7 +56,7 @@ pub struct Gates {
     /// Held while a gate is checked and rebuilt, so that the keeper does not rebuild what a publish has just loaded.
     rebuilding: Arc<Mutex<()>>,
     not_loaded: Arc<Lock<NotLoaded>>,
-    /// Rebuilds that this process is at, or rests from.
+    /// Rebuilds that this process is making, or has failed to make a moment ago.
     pub(super) attempts: Arc<Attempts>,
     /// Templates that are over and whose queues are known closed, or were never used, and their versions.
     pub(super) queues_closed: Arc<Lock<HashMap<TemplateId, i64>>>,
@@ -114,7 +115,7 @@ impl Gates {
         &self.queue
     }
 
-    /// Returns what this process knows of templates that are sold out.
+    /// Returns this process's memory of templates that are sold out.
     pub fn sold_out(&self) -> &SoldOut {
         &self.sold_out
     }
@@ -183,8 +184,8 @@ impl Gates {
         }
     }
 
-    /// Sends the template's state, mode and version to its gate. Returns whether a loaded gate knows it now; a gate that
-    /// is not loaded will read it from MySQL.
+    /// Sends the template's state, mode and version to its gate. Returns whether a loaded gate knows it now; a gate
+    /// that is not loaded will read it from MySQL.
     ///
     /// # Errors
     /// The gate failed; the keeper tries again.
@@ -197,8 +198,8 @@ impl Gates {
         Ok(known.is_some() && meta.phase == Phase::Open)
     }
 
-    /// Ensures that a loaded gate knows this version of its template, whichever process loads the gate. Returns whether
-    /// one does within [`SHOW_MAX`]; if not, the keeper continues.
+    /// Ensures that a loaded gate has this version of its template, whichever process loads the gate. Returns whether
+    /// it does within [`SHOW_MAX`]; if not, the keeper continues.
     ///
     /// # Errors
     /// MySQL or the gate failed; the keeper tries again.
@@ -223,7 +224,7 @@ impl Gates {
     }
 
     /// Brings the gate to MySQL's epoch after an edit that raised it, whichever process loads the gate. Returns whether
-    /// it is there within [`SHOW_MAX`]; if not, the keeper continues.
+    /// the gate has that epoch within [`SHOW_MAX`]; if not, the keeper continues.
     ///
     /// # Errors
     /// MySQL or the gate failed; the keeper tries again.

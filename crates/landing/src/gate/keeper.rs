@@ -35,8 +35,8 @@ use crate::{
     metric,
 };
 
-/// Interval between checks of every watched gate; a claim may request one earlier. A check finds, for example, a gate
-/// whose rebuilder died after its first step.
+/// Interval between checks of every watched gate; a claim may request a check earlier. A check finds, for example, a
+/// gate whose rebuilder died after its first step.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a gate stays loaded when it is not wanted any more. It answers claims meanwhile, until the template's topic
@@ -176,7 +176,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Shows the gates that are wanted and not loaded, and in how many seconds the first of them is needed.
+    /// Publishes the gates that are wanted and not loaded, and in how many seconds the first of them is needed.
     fn show_not_loaded(&mut self, now: DateTime<Utc>) {
         let first = self.not_loaded.iter().map(|(_, opens_at)| *opens_at).min();
         let seconds = first.map_or(f64::NAN, |opens_at| (opens_at - now).as_seconds_f64());
@@ -246,8 +246,8 @@ impl Keeper {
         // Read after MySQL: `holds_too_much` relies on this order.
         let meta = self.gates.gate().meta(template.id).await?;
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
-        // The gate is loading, or was left loading. In the first case the rebuilder holds the lease, and this rebuild
-        // is skipped.
+        // The gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
+        // and this rebuild is skipped.
         let Some(meta) = meta.filter(open) else {
             self.not_loaded.push((template.id, template.window.starts_at));
             self.gates.rebuild(template.id).await?;
@@ -281,9 +281,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Lets what an open gate queues land. A process of a version without queues rebuilds a gate and leaves the epoch of
-    /// queued claims behind. What an older gate has queued must land first, so if there may be such claims, the gate is
-    /// rebuilt.
+    /// Makes queued claims of an open gate able to land. A process of a version without queues may have rebuilt the
+    /// gate without raising the epoch of queued claims. Claims that an older gate has queued must land first, so if
+    /// there may be such claims, the gate is rebuilt.
     async fn bring_queue_up(&self, template: TemplateId, epoch: Epoch) -> Result<(), RebuildError> {
         let mut connection = connect::acquire(self.gates.pool()).await?;
         // Read after the gate, because a rebuild of this version sets the epoch before it opens the gate.
@@ -310,8 +310,8 @@ impl Keeper {
         Ok(users < meta.users || wrong.is_some_and(|wrong: Epoch| wrong >= meta.epoch))
     }
 
-    /// Writes the final state to a gate that is no longer needed. If it `may_go`, removes it after a while, once nothing
-    /// is in flight.
+    /// Writes the final state to a gate that is no longer needed. If it `may_go`, removes it after a while, once
+    /// nothing is in flight.
     async fn unload(
         &mut self,
         template: &Template,

@@ -1,4 +1,4 @@
-//! Copies what MySQL knows about the users of a template into a loading gate, page by page.
+//! Copies the users of a template from MySQL into a loading gate, page by page.
 
 use std::{
     collections::HashMap,
@@ -63,8 +63,8 @@ pub(super) async fn rejected(
     }
 }
 
-/// Loads the users whose coupons of the template all came back: they hold no numbers, but their keys have answers. Comes
-/// after [`numbers`]. Returns whether the gate was loading this epoch until the end.
+/// Loads the users who have returned all their coupons of the template: they hold no numbers, but their keys have
+/// answers. Comes after [`numbers`]. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn returned_users(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
@@ -122,8 +122,8 @@ pub(super) async fn lapses(
     }
 }
 
-/// Applies to the loading gate what movements of this range, exclusive and inclusive, gave back. `counted` says which lapses
-/// the loaded counts already contain. Returns whether the gate was loading this epoch until the end.
+/// Applies to the loading gate the returns in this range of movements, exclusive and inclusive. `counted` says which
+/// lapses the loaded counts already contain. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn returned_since(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
@@ -149,7 +149,7 @@ pub(super) async fn returned_since(
         if movement.returned.is_empty() {
             continue;
         }
-        // Not repeated after an error: lapses that were counted would be counted again. The whole rebuild is.
+        // Not repeated after an error, because lapses could be counted twice. The whole rebuild is repeated instead.
         if !context.gate.load_returned(template.id, epoch, &movement.returned).await? {
             return Ok(false);
         }
@@ -157,8 +157,8 @@ pub(super) async fn returned_since(
     Ok(true)
 }
 
-/// Loads a page in calls of at most [`LOAD_USERS_MAX`] users, and waits while Redis has no memory yet. Returns whether the
-/// gate was loading this epoch until the end.
+/// Loads a page in calls of at most [`LOAD_USERS_MAX`] users, and waits while Redis has no free memory yet. Returns
+/// whether the gate was loading this epoch until the end.
 async fn in_chunks<'a, T, F>(page: &'a [T], load: impl Fn(&'a [T]) -> F) -> Result<bool, GateError>
 where
     F: Future<Output = Result<bool, GateError>>,

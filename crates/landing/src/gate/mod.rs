@@ -1,4 +1,4 @@
-//! A template's gate in Redis: loading, keeping, rebuilding, and resolving what is left in flight.
+//! A template's gate in Redis: loading, keeping, rebuilding, and resolving admissions that are left in flight.
 
 mod attempts;
 mod audit;

@@ -35,7 +35,7 @@ pub async fn catch_up(
     Ok(())
 }
 
-/// Returns false if the gate has another epoch by now, or lacks a movement before those that it is given.
+/// Returns false if the gate has another epoch by now, or lacks a movement before the given ones.
 async fn is_caught_up(
     connection: &mut MySqlConnection,
     gate: &Gate,

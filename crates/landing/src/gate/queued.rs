@@ -1,9 +1,10 @@
 //! Settles queued requests that MySQL has decided, and finds those that are in neither outbox nor topic.
 //!
-//! The claim landers report each landing and rejection to the gate, if it answers. Lost reports are found here. A
-//! request without a row is left alone: its claim is in the outbox or in the topic, and lands. A new epoch is needed
-//! only for one that is in neither, for example because the broker refused it for good. Four checks show this, in this
-//! order: not in the outbox, then the partition's end, then a committed offset beyond it, then still no row.
+//! The claim landers report each landing and rejection to the gate, if it answers. This task makes up for lost reports.
+//! It leaves a request without a row alone: normally its claim is in the outbox or in the topic, and lands. A new epoch
+//! is needed only if the claim is in neither, for example because the broker refused it for good. That is proven by
+//! four steps in this order: the claim is not in the outbox; the partition's end is noted; the committed offset has
+//! passed it; MySQL still has no row.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,7 +22,7 @@ use crate::{
 /// Largest outbox that is searched for a claim. A larger one is still being published, and the check is repeated later.
 const OUTBOX_READ_MAX: u64 = 10_000;
 
-/// What the gate's `unreadable` field says when a new epoch is needed for a queued request.
+/// Text in the gate's `unreadable` field when a queued request needs a new epoch.
 const CARRIED_BY_NOBODY: &str = "a queued claim that nobody carries";
 
 /// Queued requests of a gate that were in no outbox when the end of their partition was noted.
@@ -33,8 +34,8 @@ pub(super) struct Uncarried {
 }
 
 impl Resolver {
-    /// Ends the queued requests that MySQL has decided, and requests a new epoch if one is in neither outbox nor topic. The
-    /// second check is skipped while the queue is unreachable.
+    /// Ends the queued requests that MySQL has decided, and requests a new epoch if one is in neither outbox nor topic.
+    /// The second part is skipped while the queue is unreachable.
     pub(super) async fn resolve_queued(
         &self,
         watch: &mut Watch,
@@ -44,7 +45,7 @@ impl Resolver {
         resolved: &mut Resolved,
     ) -> Result<(), ResolveError> {
         let noted = watch.uncarried.remove(&template).filter(|noted| noted.epoch == epoch);
-        // Asked before the rows are read.
+        // Read before the rows.
         let reached = match noted.as_ref().filter(|_| answers) {
             Some(noted) => self.queue.committed(template).await.map(|offset| offset >= noted.end),
             None => Ok(false),
@@ -87,7 +88,7 @@ impl Resolver {
         Ok(missing)
     }
 
-    /// Settles what landed, releases what was rejected or fenced, and returns the others.
+    /// Settles requests that landed, releases those that were rejected or fenced, and returns the others.
     pub(super) async fn end_queued(
         &self,
         (template, epoch): (TemplateId, Epoch),

@@ -1,13 +1,13 @@
-//! Rebuilds a gate that is lost, wrong or doubtful. There is one primitive: a new epoch.
+//! Rebuilds a gate that is lost, wrong or doubtful. The only means is a new epoch.
 //!
 //! 1. MySQL's epoch rises. No older direct admission can land any more.
-//! 2. `begin.lua` makes the gate loading(E), unless it knows E or a later epoch. From then on older epochs are not read
-//!    any more, and their keys are removed at once, so that the gate takes its memory once, not twice.
-//! 3. If the template was ever queued, what was queued before lands first, under its own epoch (`drain.rs`).
+//! 2. `begin.lua` makes the gate loading(E), unless it has E or a later epoch. From then on older epochs are not read
+//!    any more, and their keys are removed at once, so that the gate never takes memory for two epochs.
+//! 3. If the template was ever queued, claims that were queued before land first, under their own epoch (`drain.rs`).
 //! 4. MySQL's `queued_epoch` becomes E, unless its epoch is no longer E. No older queued claim can land any more.
-//! 5. Only now the last movement m₀ is read, then taken numbers, rejected keys and lapses, page by page, and in the end
-//!    stock and last movement m₁ in one statement, unless MySQL's epoch is no longer E. What returns after m₀ gave back is
-//!    cleared again. `load.lua` writes only while the gate is exactly loading(E).
+//! 5. Only now the users are read. First comes the last movement m₀; then taken numbers, rejected keys and lapses, page
+//!    by page; last the stock and its last movement m₁, in one statement, unless MySQL's epoch is no longer E. Numbers
+//!    that returns after m₀ gave back are cleared again. `load.lua` writes only while the gate is exactly loading(E).
 //! 6. `open.lua` opens only from exactly loading(E). A state set meanwhile stays if it is newer, and movements made
 //!    meanwhile are applied afterwards.
 //!
@@ -58,8 +58,7 @@ pub enum Rebuilt {
     Closed,
 }
 
-/// A gate could not be brought in line with MySQL. A gate that was being rebuilt stays closed until another rebuild
-/// succeeds.
+/// A gate could not be made equal to MySQL. A gate that was being rebuilt stays closed until another rebuild succeeds.
 #[derive(Debug, Error)]
 pub enum RebuildError {
     #[error("a gate could not be brought to what MySQL says: MySQL failed")]
@@ -70,20 +69,20 @@ pub enum RebuildError {
     FailPoint(#[from] io::Error),
 }
 
-/// A rebuild of one template's gate, and what it works with.
+/// The context of a rebuild of one template's gate.
 pub(crate) struct RebuildContext<'a> {
     pub(crate) pool: &'a MySqlPool,
     pub(crate) gate: &'a Gate,
     pub(crate) queue: &'a dyn ClaimQueue,
     pub(crate) template: TemplateId,
     pub(crate) aim: Aim,
-    /// The name of its lease, and who has it.
+    /// The name of its lease, and the process that holds it.
     pub(crate) lease: String,
     pub(crate) holder: &'a str,
     pub(crate) points: &'a FailPoints,
 }
 
-/// What a rebuild ends with.
+/// The aim of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aim {
     /// An open gate.
@@ -96,7 +95,7 @@ pub(crate) enum Aim {
 #[derive(Debug)]
 pub(crate) enum Begun {
     Ended(Rebuilt),
-    /// The gate is loading this epoch. What was queued before it has to land first, however long that takes.
+    /// The gate is loading this epoch. Claims that were queued before it must land first, however long that takes.
     Drains(Epoch),
 }
 
@@ -113,10 +112,10 @@ impl<'a> RebuildContext<'a> {
     }
 }
 
-/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is rebuilding it. Waits until what was
-/// queued before has landed, as long as that takes. The fail points are `rebuild.before_epoch` (inside the
-/// transaction), `rebuild.before_begin`, `rebuild.before_drain`, `rebuild.before_queued_epoch`, `rebuild.before_read`
-/// and `rebuild.before_open`.
+/// Rebuilds the gate of `template` on behalf of `holder`, unless another process is rebuilding it. Waits until the
+/// claims that were queued before have landed, however long that takes. The fail points are `rebuild.before_epoch`
+/// (inside the transaction), `rebuild.before_begin`, `rebuild.before_drain`, `rebuild.before_queued_epoch`,
+/// `rebuild.before_read` and `rebuild.before_open`.
 ///
 /// # Errors
 /// MySQL or the gate failed.
@@ -167,7 +166,7 @@ pub(crate) async fn begin(
 /// Ends a rebuild that has to wait for the queue.
 ///
 /// # Errors
-/// MySQL or the gate failed after the wait. During it they may be away.
+/// MySQL or the gate failed after the wait. During the wait they may be away.
 pub(crate) async fn finish(
     context: &RebuildContext<'_>,
     epoch: Epoch,
@@ -235,7 +234,7 @@ async fn begin_epoch(
     if !context.gate.begin(context.template, epoch).await? {
         return Ok(Begun::Ended(Rebuilt::Overtaken));
     }
-    // Asked after `begin`: until then the older gate may have heard of a mode that queues, and queued a claim.
+    // Read after `begin`: until then the older gate may have got a mode that queues, and queued a claim.
     let facts = connect::within(stock::queue_facts(connection, context.template)).await?;
     let Some(facts) = facts else { return Ok(Begun::Ended(Rebuilt::NoTemplate)) };
     if facts.ever_queued {
@@ -255,7 +254,7 @@ async fn close(
     if !connect::within(closed).await? {
         return Ok(Rebuilt::Overtaken);
     }
-    // A loading gate is removed at any time. If this fails, the keeper unloads it.
+    // A loading gate may be removed at any time. If this fails, the keeper unloads it.
     let now = DateTime::UNIX_EPOCH;
     if let Err(error) = context.gate.unload(context.template, epoch, now).await {
         let why = format!("template {}: {}", context.template, runtime::report(&error));
@@ -264,8 +263,8 @@ async fn close(
     Ok(Rebuilt::Closed)
 }
 
-/// Lets the queue's claims of this epoch land, loads the gate and opens it. Without a queue before it, nothing queued
-/// can have been rejected either.
+/// Lets queued claims of this epoch land, loads the gate and opens it. If the template was never queued, no queued
+/// claim can have been rejected either.
 async fn open(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
@@ -279,8 +278,8 @@ async fn open(
         return Ok(Rebuilt::Overtaken);
     }
     points.reach("rebuild.before_read").await?;
-    // Read after `begin`: from here on, changes of the template's state reach the gate by their version. Read after
-    // `queued_epoch` too: from here on nothing lands that the gate has not admitted in this epoch.
+    // Read after `begin`: from then on, changes of the template's state reach the gate by their version. Read after
+    // `queued_epoch` too: from then on only claims that the gate has admitted in this epoch can land.
     let template = connect::within(template::get(connection, template_id)).await?;
     let Some(template) = template else { return Ok(Rebuilt::NoTemplate) };
     let stock = match load_users(connection, context, epoch, (&template, ever_queued)).await {
@@ -312,17 +311,17 @@ async fn open(
     Ok(Rebuilt::Open(epoch))
 }
 
-/// Loads what the gate must know of its users, and returns the stock that fits it. `None`: another epoch has begun.
+/// Loads the users' entries, and returns the stock that fits them. `None`: another epoch has begun.
 async fn load_users(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
     epoch: Epoch,
     (template, ever_queued): (&Template, bool),
 ) -> Result<Option<Stock>, RebuildError> {
-    // Before the pages: each return after it is applied to what they show.
+    // Read before the pages: each later return is applied to what they show.
     let first = connect::within(stock::last_movement(connection, template.id)).await?;
-    // Without a limit there are no numbers to load; every refusal checks MySQL instead. What is accepted is checked only
-    // for users with a rejected key, and these are loaded.
+    // Without a limit there are no numbers to load; every refusal looks the key up in MySQL instead. A claim is looked
+    // up before it is accepted only if its user has a rejected key, and these users are loaded.
     if template.per_user_limit > 0 {
         if !load::numbers(connection, context, epoch).await? {
             return Ok(None);
@@ -340,7 +339,7 @@ async fn load_users(
         let Some(loaded) = loaded else { return Ok(None) };
         counted = loaded;
     }
-    // The stock and the last movement that it contains, at one moment.
+    // The stock and the last movement that it contains, read at one moment.
     let stock = connect::within(stock::get(connection, template.id)).await?;
     let Some(stock) = stock.filter(|stock| stock.epoch == epoch) else { return Ok(None) };
     let returned = (first, stock.movement);

@@ -1,11 +1,11 @@
 //! Ends the admissions whose process died or hangs between gate and landing.
 //!
 //! For each admission that has been in flight longer than a grace it inserts the fence row. UNIQUE(id) makes the insert
-//! wait for a concurrent insert of the same admission. Then the fence either loses (the admission landed: settle) or
-//! stands (it never will: release). This is correct even with a grace of 0; the grace only avoids fencing claims that
-//! are about to land.
+//! wait for a concurrent insert of the same admission. Then either the admission has landed, and is settled; or the
+//! fence stands, the admission can never land, and is released. This is correct even with a grace of 0; the grace only
+//! avoids fencing claims that are about to land.
 //!
-//! Queued claims are landed or rejected by the claim landers, so they are never fenced: `queued.rs`.
+//! Queued claims are never fenced, since the claim landers land or reject them: see `queued.rs`.
 //!
 //! A gate without admissions in flight has no in-flight key, and one command checks hundreds of gates for the key. The
 //! cost of a scan for Redis thus depends on the sales under way, not on the number of templates (docs/decisions/0038).
@@ -113,7 +113,7 @@ impl Resolver {
     /// Ends every admission that has been in flight since before `now` minus the grace.
     ///
     /// # Errors
-    /// MySQL or the gate failed; what was done stays done.
+    /// MySQL or the gate failed; admissions that were ended before stay ended.
     pub async fn look(&self, now: DateTime<Utc>) -> Result<Resolved, ResolveError> {
         self.look_again(&mut Watch::default(), now).await
     }
@@ -164,7 +164,8 @@ impl Resolver {
         first_error.map_or(Ok(resolved), Err)
     }
 
-    /// Resolves what is queued, after all that is in flight: a broker that is away says so late, and only once in a scan.
+    /// Resolves queued requests, after all admissions in flight. A broker that is away causes a long wait; it then
+    /// comes last, and only once in a scan.
     async fn resolve_queues(
         &self,
         watch: &mut Watch,
@@ -188,7 +189,7 @@ impl Resolver {
         Ok(())
     }
 
-    /// Ends what is in flight at the gate of a template that is no longer on MySQL's list.
+    /// Ends the admissions in flight at the gate of a template that is no longer on MySQL's list.
     ///
     /// # Errors
     /// As of [`Resolver::look`].
@@ -208,7 +209,7 @@ impl Resolver {
     /// Returns the watched templates, except those whose gates had nothing in flight and still have nothing.
     async fn stirred(&self, watch: &mut Watch) -> Result<Vec<(TemplateId, Epoch)>, GateError> {
         let epochs: HashMap<TemplateId, Epoch> = watch.templates.iter().copied().collect();
-        // A gate of another epoch is another gate.
+        // A gate of another epoch counts as another gate.
         watch.quiet.retain(|id, quiet| {
             epochs.get(id).is_some_and(|epoch| quiet.epoch.is_none_or(|own| own == *epoch))
         });
@@ -246,7 +247,7 @@ impl Resolver {
         Ok(Some(Flight { template, epoch: meta.epoch, flights, queued }))
     }
 
-    /// Ends what it can of a flight, and skips admissions that fail individually. Returns the first such error.
+    /// Ends the admissions of a flight, and skips those that fail individually. Returns the first such error.
     ///
     /// # Errors
     /// MySQL is unreachable, the gate cannot be read further, or the resolver was interrupted.
@@ -309,7 +310,7 @@ impl Resolver {
                 resolved.released += 1;
                 "released"
             }
-            // A landing of it is under way; the next scan sees how that ended.
+            // The admission is just landing; the next scan sees how that ended.
             Err(error) if error.is_conflict() => "busy",
             Err(error) => return Err(error.into()),
         };

@@ -7,8 +7,8 @@ use std::sync::{
 
 use ferroid::time::{MonotonicClock, TWITTER_EPOCH, TimeSource};
 
-/// Milliseconds of the process's monotonic clock, which started at the wall clock, plus a correction for how far that
-/// was behind. Clones share the correction.
+/// Milliseconds of the process's monotonic clock, which starts at the wall clock's time, plus a correction if the wall
+/// clock was behind then. Clones share the correction.
 #[derive(Debug, Clone)]
 pub(crate) struct IdClock {
     monotonic: MonotonicClock<1>,

@@ -34,8 +34,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 /// How much earlier a lease ends here than in MySQL. The rates of the two clocks differ by far less.
 const LEASE_MARGIN: Duration = Duration::from_secs(5);
 
-/// How far ahead the ids of a number's previous holder may be for this process to wait until its own clock catches up.
-/// Half of a lease, so that time is left to use it.
+/// If the last ids of a number's previous holder are ahead by no more than this, the process waits until its own clock
+/// catches up. Half of a lease, so that time is left to use it.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// How far the id clock may be behind before it is corrected. NTP keeps clocks within milliseconds.
@@ -209,8 +209,8 @@ impl Ids {
         Ok(())
     }
 
-    /// Returns how far ids are behind the time on which this machine and MySQL agree; zero if no correction is due. A
-    /// clock that alone is ahead changes nothing, because an id from the future could not be taken back.
+    /// Returns how far ids are behind the time on which this machine and MySQL agree; zero if no correction is due. If
+    /// only one of the two clocks is ahead, nothing changes, because an id from the future could not be taken back.
     async fn behind(
         &self,
         connection: &mut MySqlConnection,

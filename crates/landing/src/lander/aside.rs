@@ -2,8 +2,8 @@
 //! long.
 //!
 //! A template is aside from its first admission here until its last one has landed. Admissions that arrive meanwhile
-//! follow it, otherwise the lander would wait for the locked row with every batch. This affects speed only: the
-//! transaction decides, whichever connection lands the admission.
+//! are set aside too, or the lander would wait for the locked row with every batch. This affects speed only: the
+//! transaction decides, no matter which connection lands the admission.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -30,7 +30,7 @@ pub(crate) struct AsideQueue {
     queue: mpsc::UnboundedSender<Job>,
 }
 
-/// The task that lands them.
+/// The task that lands the admissions set aside.
 pub(crate) struct Aside {
     counts: Counts,
     queue: mpsc::UnboundedReceiver<Job>,

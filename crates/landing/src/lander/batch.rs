@@ -21,8 +21,9 @@ use crate::{
     metric,
 };
 
-/// Attempts at an admission that is tried alone. A further one is needed only where the reread shows that the obstacle
-/// is gone again, because others commit and roll back around it. After the last, the caller fences the admission.
+/// Attempts at an admission that is tried alone. Another attempt is needed only if the reread shows that the obstacle
+/// is gone again, because other transactions commit and roll back meanwhile. After the last, the caller fences the
+/// admission.
 const ALONE_TRIES_MAX: u32 = 8;
 
 /// Attempts at a whole group against deadlocks and lock waits. Then the group is halved, so that a locked claim row
@@ -32,9 +33,9 @@ pub(crate) const WHOLE_TRIES_MAX: u32 = 4;
 /// Pause after a deadlock or a lock wait; the other transaction needs a flush or two.
 pub(crate) const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
 
-/// Longest silence of MySQL within one attempt; far longer than a lander's lock wait timeout. Otherwise a half-open
-/// connection would hold up its batch for many minutes. The same batch finds out over another connection whether it
-/// landed.
+/// Longest silence of MySQL within one attempt; far longer than a lander's lock wait timeout. Without this limit a
+/// half-open connection would delay its batch for many minutes. Over another connection the same batch finds out
+/// whether it landed.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// The outcome of one admission.
@@ -58,7 +59,7 @@ pub enum RunError {
     Silent(#[from] Elapsed),
     #[error("a batch was interrupted")]
     FailPoint(#[from] io::Error),
-    /// Only of queued claims: others are given their ids before they are in a batch.
+    /// Only for queued claims; other claims get their ids before they are in a batch.
     #[error("a batch has no ids for its coupons")]
     Ids(#[from] IdError),
 }
@@ -105,7 +106,8 @@ impl<T> Batch<T> {
         Self { points, ..self }
     }
 
-    /// Moves the ends of holds: what is left is tried that much later than it was thought to land.
+    /// Moves the ends of holds, because the remaining admissions are tried later by this much than they were expected
+    /// to land.
     pub(crate) fn lands_later(&mut self, by: TimeDelta) {
         let jobs = self.groups.iter_mut().flat_map(|group| &mut group.jobs);
         jobs.for_each(|(_, landing)| landing.landed.lands_later(by));
@@ -213,9 +215,9 @@ impl<T> Batch<T> {
 
     /// Rereads the rows and decides. Admissions without an obstacle stay in the group.
     ///
-    /// A number that the reread finds taken may just be given back by a return that the gate has heard of and MySQL does
-    /// not show yet. A duplicate waits for that return, and a reread does not: so the number is proven taken only if this
-    /// admission, tried alone, met the duplicate.
+    /// A return may just be giving back a number that the reread finds taken: the gate already contains it, and MySQL
+    /// does not show it yet. A landing that meets the duplicate waits for that return; a reread does not wait. So the
+    /// number is proven taken only if this admission, tried alone, met the duplicate.
     async fn decide(
         &mut self,
         group: &mut Group<T>,
@@ -235,7 +237,7 @@ impl<T> Batch<T> {
         }
         let fewer = rest.len() < landings.len();
         group.jobs = rest;
-        // The template's validity may have changed. Landings from now on take the new one.
+        // The template's validity may have changed; the next attempts use the new one.
         let again = group.jobs.iter_mut().map(|(_, landing)| landing);
         let renewed = timeout(SILENCE_MAX, landing::renew(connection, again)).await??;
         if fewer || renewed {
@@ -268,10 +270,10 @@ impl<T> Batch<T> {
     }
 }
 
-/// Decides in batch order, as if each admission were landed alone. Each admission to be run again reduces the stock
-/// left for those behind it, so only the tail of a batch that asks for too much is refused. One whose number seems taken
-/// is run again too, unless that `is_proven`, and takes no stock meanwhile. An admission that shares
-/// a key or a number with one ahead of it is decided after that one has landed.
+/// Decides in batch order, as if each admission were landed alone. Each admission that will be run again reduces the
+/// stock left for those behind it, so if a batch asks for too much, only its tail is refused. An admission whose number
+/// seems taken is run again too, unless that `is_proven`; it takes no stock meanwhile. An admission that shares a key
+/// or a number with one ahead of it is decided after that one has landed.
 fn decide_all(landings: &[Landing], found: Vec<FoundRows>, is_proven: bool) -> Vec<Decision> {
     let mut ahead = Ahead::default();
     landings
@@ -298,7 +300,7 @@ fn decide_all(landings: &[Landing], found: Vec<FoundRows>, is_proven: bool) -> V
         .collect()
 }
 
-/// What is taken by the admissions of the batch that were decided before and will be tried again.
+/// The stock, keys and numbers of the batch's earlier admissions that will be tried again.
 #[derive(Default)]
 struct Ahead<'a> {
     taken: HashMap<TemplateId, i64>,

@@ -40,16 +40,16 @@ use crate::{
 /// 42,000 with one). Templates are distributed among the landers by a hash of their ids.
 pub const LANDERS: usize = 2;
 
-/// Most coupons in one transaction: ten times what it takes for the flush not to be the bottleneck, and far below
-/// MySQL's 65,535 placeholders.
+/// Most coupons in one transaction. A tenth would suffice for the flush not to be the bottleneck; MySQL's limit of
+/// 65,535 placeholders is far above.
 pub(crate) const BATCH_COUPONS_MAX: usize = 1000;
 
 /// Admissions that may wait for a lander before mode spill queues further claims: two batches, so that each waits for
 /// a few transactions at most.
 const BEHIND_MAX: usize = 2 * BATCH_COUPONS_MAX;
 
-/// Longest time of one batch, or of a connect, before mode spill takes it that MySQL does not answer; far above that of
-/// a batch, and far below the deadline of a request.
+/// Longest time of one batch, or of a connect, before mode spill treats MySQL as not answering; far above the time of a
+/// batch, and far below the deadline of a request.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// Interval between pings of an idle connection; well within its `wait_timeout`.
@@ -72,7 +72,7 @@ pub struct Landers {
 pub(crate) struct Job {
     pub(crate) landing: Landing,
     answer: oneshot::Sender<Outcome>,
-    /// As of when the end of its hold is right.
+    /// The time of landing for which the end of its hold was computed.
     held_as_of: Instant,
 }
 
@@ -124,8 +124,8 @@ pub fn landers(
 
 impl Landers {
     /// Lands an admission of `admitted_at` that left `left_after` coupons in the gate, if known, and returns its
-    /// outcome. Absent: the landers have stopped, and whether the admission landed is unknown; the resolver will find
-    /// out.
+    /// outcome. `None`: the landers have stopped, and it is unknown whether the admission landed; the resolver will
+    /// find out.
     ///
     /// # Errors
     /// No coupon id can be made; the admission did not begin to land.
@@ -154,16 +154,15 @@ impl Landers {
         self.queues.iter().map(|(queue, _)| waiting(queue)).sum::<usize>() + aside::waiting()
     }
 
-    /// Returns whether a template's lander does not keep up: too many admissions wait for it, or MySQL does not answer
-    /// it.
+    /// Returns whether a template's lander is behind: too many admissions wait for it, or MySQL does not answer it.
     pub(crate) fn is_behind(&self, template: TemplateId) -> bool {
         let (queue, pulse) = &self.queues[share_of(template, self.queues.len())];
         waiting(queue) > BEHIND_MAX || pulse.lasts() > ANSWERS_MAX
     }
 }
 
-/// Returns the answer to an admission if it lands at `lands_at` under this version of its template, with new ids for its
-/// coupons. A hold runs from the landing.
+/// Returns the answer to an admission if it lands at `lands_at` under this version of its template, with new ids for
+/// its coupons. A hold runs from the landing.
 ///
 /// # Errors
 /// No coupon id can be made.
@@ -196,8 +195,8 @@ pub(crate) fn answer_if_landed(
 }
 
 impl Lander {
-    /// Lands what is queued until all senders are dropped and everything has its outcome. The resolver ends what is cut
-    /// off.
+    /// Lands queued admissions until all senders are dropped and every admission has its outcome. If the lander is cut
+    /// off, the resolver ends the rest.
     pub async fn run(mut self) {
         let (aside_queue, aside) = Aside::new(self.link.clone());
         // Ends when the last admission that was set aside has landed.
@@ -230,7 +229,7 @@ impl Lander {
     }
 }
 
-/// Connects, and lets claims see how long that takes.
+/// Connects, and shows in `pulse` how long that takes.
 async fn connect_noting(link: &mut Link, pulse: &Pulse) -> MySqlConnection {
     let _working = pulse.begin();
     link.connect().await

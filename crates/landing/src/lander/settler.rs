@@ -1,5 +1,5 @@
-//! Settles landed admissions at the gates: in batches, and after the answer, so that no claim waits for it. The
-//! resolver finds what is lost here.
+//! Settles landed admissions at the gates: in batches, and after the answer, so that no claim waits for it. If a settle
+//! is lost, the resolver makes up for it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,7 +12,7 @@ use tracing::warn;
 /// Most admissions in one call of `settle.lua`: about a millisecond of the gate's time.
 pub(crate) const SETTLE_MAX: usize = 256;
 
-/// Most admissions that may wait to be settled. The rest is left to the resolver.
+/// Most admissions that may wait to be settled. Beyond that, the resolver settles them.
 pub(crate) const QUEUED_MAX: usize = 65_536;
 
 /// Calls in total when no answer comes, and the pause before each repetition.

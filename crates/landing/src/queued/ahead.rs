@@ -10,8 +10,8 @@ use crate::queued::{end::Next, group::QueuedJob};
 /// A user's number of a template.
 type Number = (TemplateId, UserId, i64);
 
-/// Decides in batch order, as if each claim were landed alone. Each claim to be run again reduces the stock left for
-/// those behind it, so only the tail of a batch that asks for too much is rejected. A claim that shares a key or a
+/// Decides in batch order, as if each claim were landed alone. Each claim that will be run again reduces the stock left
+/// for the claims behind it, so if a batch asks for too much, only its tail is rejected. A claim that shares a key or a
 /// number with one ahead of it is decided after that one has landed.
 pub(super) fn decide_all(jobs: &[QueuedJob], found: Vec<QueuedRows>) -> Vec<Next> {
     let mut ahead = Ahead::default();
@@ -38,7 +38,7 @@ pub(super) fn decide_all(jobs: &[QueuedJob], found: Vec<QueuedRows>) -> Vec<Next
         .collect()
 }
 
-/// What is taken by the claims of the batch that were decided before and will be tried again.
+/// The stock, keys and numbers of the batch's earlier claims that will be tried again.
 #[derive(Default)]
 struct Ahead<'a> {
     taken: HashMap<TemplateId, i64>,

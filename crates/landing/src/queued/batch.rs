@@ -1,6 +1,6 @@
 //! Lands one batch of queued claims: tries it as a whole; if that fails, rereads the rows, decides, and runs the rest
-//! again. What cannot land gets its rejected row or its fence once everything that can land has landed: then the stock
-//! is what the decision under the lock will see.
+//! again. Claims that cannot land get their rejected rows or fences once all other claims have landed, because only
+//! then the stock is the one that the decision under the lock will see.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -29,11 +29,11 @@ use crate::{
     },
 };
 
-/// Attempts at a claim that is tried alone, without those that met a lock. A further one is needed only where the
-/// reread shows that the obstacle is gone again. After the last, the claim cannot be landed.
+/// Attempts at a claim that is tried alone, not counting those that met a lock. Another attempt is needed only if the
+/// reread shows that the obstacle is gone again. After the last, the claim counts as one that cannot be landed.
 const ALONE_TRIES_MAX: u32 = 8;
 
-/// Pause before a claim is tried alone once more, in which the obstacle has time to show.
+/// Pause before a claim is tried alone once more, so that the obstacle has time to show.
 const ALONE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The claims of one batch, and the ends so far.
@@ -41,9 +41,9 @@ pub(super) struct QueuedBatch {
     done: Vec<(usize, QueuedEnd)>,
     /// Groups still to be tried, each as one transaction, from the end.
     groups: Vec<Group>,
-    /// What ends without landing, in order. Done when no group is left.
+    /// Claims that end without landing, in order. They are written when no group is left.
     pub(super) endings: VecDeque<(QueuedJob, Ending)>,
-    /// Endings, from the front, that are written each alone.
+    /// Number of endings, from the front, that are written one by one.
     pub(super) singly: usize,
     /// Most rejections in one transaction; fewer after a silence of MySQL.
     pub(super) rejected_max: usize,
@@ -123,13 +123,14 @@ impl QueuedBatch {
         std::mem::take(&mut self.wrong)
     }
 
-    /// Takes the templates whose newer version was read.
-    /// Moves the ends of holds: what is left is tried that much later than it was thought to land.
+    /// Moves the ends of holds, because the remaining claims are tried later by this much than they were expected to
+    /// land.
     pub(super) fn lands_later(&mut self, by: TimeDelta) {
         let jobs = self.groups.iter_mut().flat_map(|group| &mut group.jobs);
         jobs.for_each(|job| job.landing.landed.lands_later(by));
     }
 
+    /// Takes the templates whose newer version was read.
     pub(super) fn take_renewed(&mut self) -> BTreeSet<TemplateId> {
         std::mem::take(&mut self.renewed)
     }
@@ -160,7 +161,7 @@ impl QueuedBatch {
             Ok(QueuedAttempt::CouponIdTaken) => {
                 count_retry("coupon_id");
                 if let Err(error) = group.give_new_coupon_ids(ids) {
-                    // That says nothing about the claims.
+                    // A conflict says nothing about the claims.
                     group.changed();
                     return Err(error.into());
                 }
@@ -190,13 +191,13 @@ impl QueuedBatch {
                 error!(error = runtime::report(&error), "a queued landing was refused by MySQL");
                 count_retry("error");
             }
-            // Whatever it is, it says nothing about the claims: they wait.
+            // Any other error says nothing about the claims: they wait.
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Puts behind all others the claims of templates whose stock row is still locked.
+    /// Moves the claims of templates whose stock row is still locked behind all others.
     async fn put_locked_last(
         &mut self,
         group: &mut Group,
@@ -216,9 +217,9 @@ impl QueuedBatch {
         Ok(())
     }
 
-    /// Rereads the rows and decides. Claims without an obstacle stay in the group. A number that is found taken shows that
-    /// the gate is wrong only if that `is_proven`: a claim tried alone met the duplicate. Otherwise a return may just give
-    /// it back.
+    /// Rereads the rows and decides. Claims without an obstacle stay in the group. A number that is found taken shows
+    /// that the gate is wrong only if it `is_proven`: a claim that was tried alone met the duplicate. Otherwise a
+    /// return may just be giving the number back.
     async fn decide(
         &mut self,
         group: &mut Group,
@@ -248,8 +249,8 @@ impl QueuedBatch {
                 Next::End(end) => self.done.push((job.index, end)),
                 Next::Later(ending) => self.endings.push_back((job, ending)),
                 Next::Again => rest.push(job),
-                // A number that may just be coming back is not exchanged: the gate, which holds it, would not learn of
-                // the exchange.
+                // Keep a number that may just be coming back. The gate holds it for this claim, and would not learn
+                // that the claim got another one.
                 Next::AgainWith(_) if !is_proven => rest.push(job),
                 Next::AgainWith(numbers) => {
                     job.give_numbers(numbers);
@@ -259,7 +260,7 @@ impl QueuedBatch {
             }
         }
         group.jobs = rest;
-        // The template's validity may have changed. Landings from now on take the new one.
+        // The template's validity may have changed; the next attempts use the new one.
         let again = group.jobs.iter_mut().map(|job| &mut job.landing);
         let renewed = match timeout(SILENCE_MAX, queued_landing::renew(connection, again)).await? {
             Ok(renewed) => renewed,
@@ -286,7 +287,7 @@ impl QueuedBatch {
             1 if group.tries - group.conflicts >= ALONE_TRIES_MAX => {
                 for mut job in group.jobs.drain(..) {
                     if job.given_up {
-                        // Its rejection finds nothing in the way either.
+                        // A rejection would find no reason either.
                         self.done.push((job.index, QueuedEnd::Unlandable));
                     } else {
                         job.given_up = true;
@@ -303,8 +304,8 @@ impl QueuedBatch {
         }
     }
 
-    /// Queues a group as two. A silent MySQL may be one for which the transaction is too large, and the same transaction
-    /// would take as long every time. It counts as no attempt: alone, a claim is tried for ever.
+    /// Queues a group as two. MySQL may have been silent because the transaction is too large, and the same transaction
+    /// would take as long every time. This does not count as an attempt: a claim alone is tried for ever.
     fn halve(&mut self, mut group: Group) {
         if group.jobs.len() < 2 {
             self.groups.push(group);
@@ -315,7 +316,7 @@ impl QueuedBatch {
         self.groups.push(Group::new(group.jobs));
     }
 
-    /// Does what a decision under the lock leads to.
+    /// Carries out a decision that was made under the lock.
     pub(super) fn follow(&mut self, mut job: QueuedJob, next: Next) {
         self.note_wrong(&job, &next);
         match next {

@@ -23,12 +23,12 @@ pub enum QueuedEnd {
     UnknownTemplate,
     /// MySQL takes neither its rows nor its rejection. It has no row.
     Unlandable,
-    /// The same admission stands earlier in the batch.
+    /// The same admission is earlier in the batch.
     Duplicate,
 }
 
 impl QueuedEnd {
-    /// Returns why a copy of the claim belongs to the dead letters, if it does.
+    /// Returns why a copy of the claim goes to the dead letters; `None` if none does.
     pub fn dead_letter(self) -> Option<&'static str> {
         match self {
             Self::Rejected(RejectReason::Failed) => Some("MySQL took no landing of it: rejected"),
@@ -71,19 +71,19 @@ pub(super) enum Ending {
     Fence,
 }
 
-/// What a decision leads to.
+/// How a claim continues after a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
     End(QueuedEnd),
-    /// Once everything ahead of it in the batch has its end.
+    /// This ending is written once every claim ahead of it in the batch has its end.
     Later(Ending),
     Again,
-    /// Again, with other numbers: the gate was wrong.
+    /// It is tried again, with other numbers: the gate was wrong.
     AgainWith(Numbers),
 }
 
 impl Next {
-    /// Returns whether the gate gave out numbers that MySQL had given before.
+    /// Returns whether the gate gave out numbers that were taken in MySQL.
     pub(super) fn blames_the_gate(&self) -> bool {
         matches!(self, Self::AgainWith(_) | Self::Later(Ending::Reject(RejectReason::LimitReached)))
     }

@@ -1,5 +1,5 @@
-//! Writes the rejected rows and fences of a batch, once everything that can land has landed: many rejections in one
-//! transaction, as a gate that promised too much causes many.
+//! Writes the rejected rows and fences of a batch, once all claims that can land have landed. One transaction writes
+//! many rejections, because a gate that promised too much causes many.
 
 use chrono::{DateTime, Utc};
 use coupon::RejectReason;
@@ -24,8 +24,8 @@ use crate::{
 pub(super) const REJECTED_MAX: usize = 256;
 
 impl QueuedBatch {
-    /// Writes the first endings, or finds that they are decided otherwise under the lock. What a lost connection leaves
-    /// is still there.
+    /// Writes the first endings, or finds that they are decided otherwise under the lock. After a lost connection, the
+    /// endings that were not written are still queued.
     pub(super) async fn end_some(
         &mut self,
         connection: &mut MySqlConnection,
@@ -38,7 +38,7 @@ impl QueuedBatch {
         }
         let rejecting = queued_landing::reject_all(connection, &landings, &reasons, now);
         let rejected = timeout(SILENCE_MAX, rejecting).await.inspect_err(|_| {
-            // As for landings: the same transaction would take as long every time.
+            // Fewer at a time, as for landings: the same transaction would take as long every time.
             self.rejected_max = (landings.len() / 2).max(1);
         });
         match rejected? {

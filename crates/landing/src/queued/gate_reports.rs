@@ -1,5 +1,5 @@
-//! Reports to gates, once and without waiting, how queued claims ended and which gates are wrong. The resolver recovers
-//! lost reports.
+//! Reports to gates how queued claims ended, and which gates are wrong. A report is made once, and nobody waits for it;
+//! the resolver makes up for lost reports.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -29,11 +29,11 @@ pub struct GateReports {
     queue: mpsc::Sender<Report>,
 }
 
-/// Tells the gates; [`Reporter::run`] is its loop.
+/// The task that sends the reports to the gates; [`Reporter::run`] is its loop.
 pub struct Reporter {
     gate_url: String,
     prefix: String,
-    /// For movements that a gate lacks.
+    /// To read movements that a gate lacks.
     pool: MySqlPool,
     queue: mpsc::Receiver<Report>,
     gate: Option<Gate>,
@@ -49,7 +49,7 @@ enum Report {
         gate: GateOf,
         user: UserId,
         id: ClaimId,
-        /// Whether the stock was short, perhaps because of a cut that the gate has not heard of.
+        /// Whether the stock did not suffice, perhaps because of a cut that the gate does not contain yet.
         short: bool,
     },
     Wrong(GateOf),
@@ -159,7 +159,7 @@ impl Reporter {
         }
         let behind = self.catch_up(gate, short_ones).await;
         for ((template, epoch), user, id) in never {
-            // Given back to a gate that has not heard of a cut, the coupon would be accepted for and rejected again.
+            // A gate without the cut would give the released stock to another claim, which would be rejected too.
             if !behind.contains(&template) {
                 let release = || gate.release(template, epoch, user, id);
                 heard(1, repeated(release).await.map(|_| ()));

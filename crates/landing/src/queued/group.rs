@@ -13,7 +13,7 @@ pub(super) struct QueuedJob {
     /// Its place in the batch.
     pub(super) index: usize,
     pub(super) landing: QueuedLanding,
-    /// Whether it was tried alone often enough.
+    /// Whether it was tried alone as often as allowed.
     pub(super) given_up: bool,
 }
 
@@ -53,7 +53,7 @@ impl QueuedJob {
         self.landing.landed.template_id
     }
 
-    /// Has its coupons take these numbers of the user.
+    /// Gives its coupons these numbers of the user.
     pub(super) fn give_numbers(&mut self, numbers: Numbers) {
         for (coupon, number) in self.landing.landed.coupons.iter_mut().zip(&numbers) {
             coupon.claim_no = i64::from(*number);
@@ -82,7 +82,7 @@ impl Group {
         self.jobs.iter().map(|job| job.landing.clone()).collect()
     }
 
-    /// Counts the attempts anew: what stood in the way is another thing now.
+    /// Restarts the count of attempts, because the obstacle is another one now.
     pub(super) fn changed(&mut self) {
         (self.tries, self.conflicts) = (0, 0);
     }
@@ -90,7 +90,7 @@ impl Group {
     /// Gives new ids to all coupons.
     ///
     /// # Errors
-    /// The lease is lost; some have kept theirs.
+    /// The lease is lost; some coupons have kept their ids.
     pub(super) fn give_new_coupon_ids(&mut self, ids: &Ids) -> Result<(), IdError> {
         self.jobs.iter_mut().try_for_each(|job| job.give_new_coupon_ids(ids))
     }

@@ -1,12 +1,12 @@
-//! Lands queued claims: what the topic carries of one partition, in order. It needs MySQL and no gate.
+//! Lands the queued claims of one partition of the topic, in order. It needs MySQL, but no gate.
 //!
 //! Read in this order: [`QueuedLander`] lands a batch, however long MySQL is away, and says how each claim ended
 //! ([`QueuedEnd`]). `batch` tries and decides, `group` is one transaction, `ahead` decides its claims together,
-//! `endings` writes what does not land, `templates` keeps what the rows of a claim need of its template.
+//! `endings` writes rejections and fences, `templates` caches the facts of templates that a claim's rows need.
 //! [`GateReports`] reports the ends to the gates.
 //!
-//! A claim that lands without its gate knowing is settled by the resolver, so reports are made once and are not waited
-//! for.
+//! Reports are made once, and nobody waits for them. If a report does not reach its gate, the resolver settles the
+//! claim.
 
 mod ahead;
 mod batch;
@@ -77,8 +77,8 @@ impl QueuedLander {
     }
 
     /// Lands claims of one partition, in order, and returns how each ended. Waits while MySQL is away: nothing is
-    /// dropped, and nothing counts as a try. Dropped in the middle, it leaves nothing half done; the same claims may be
-    /// landed again.
+    /// dropped, and nothing counts as an attempt. The future may be dropped at any point: no claim is left half done,
+    /// and the same claims may be landed again.
     pub async fn land(&mut self, claims: &[QueuedClaim]) -> Vec<QueuedEnd> {
         let started = Instant::now();
         let mut ends = vec![QueuedEnd::Duplicate; claims.len()];
@@ -117,7 +117,7 @@ impl QueuedLander {
         ends
     }
 
-    /// Keeps the connection alive, or makes another. Call it every [`PING_EVERY`] while there is nothing to land.
+    /// Keeps the connection alive, or opens another. Call it every [`PING_EVERY`] while there is nothing to land.
     pub async fn ping(&mut self) {
         if !lander::answers(&mut self.connection).await {
             self.connection = self.link.connect().await;

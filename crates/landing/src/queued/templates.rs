@@ -1,6 +1,6 @@
-//! What the rows of a claim need of its template: owner, validity, version.
+//! A cache of the facts of templates that a claim's rows need: owner, validity, version.
 //!
-//! A version that is out of date does no harm: the guard refuses the landing, and it gets the new validity.
+//! An outdated version does no harm: the guard refuses the landing, and the next attempt uses the new validity.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,19 +8,19 @@ use coupon::{Admission, Template, TemplateId, TemplateState, limit};
 use mysql_store::{MySqlConnection, StoreError, template};
 use tracing::error;
 
-/// Most templates that are kept: more than are claimed within minutes, at a few hundred bytes each. One batch names
-/// fewer.
+/// Most templates that are kept, at a few hundred bytes each: more than are claimed within minutes, and more than a
+/// batch names.
 const KEPT_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(super) struct Templates {
     known: HashMap<TemplateId, Template>,
-    /// Those of the last batch whose row holds what this version cannot read.
+    /// Templates of the last batch whose row this version cannot read.
     unreadable: BTreeSet<TemplateId>,
 }
 
 impl Templates {
-    /// Reads those of `ids` that are not known. A row that cannot be read keeps no other template from being learned.
+    /// Reads the templates among `ids` that are not cached. A row that cannot be read does not affect the others.
     ///
     /// # Errors
     /// A statement fails.
@@ -32,7 +32,7 @@ impl Templates {
         if self.known.len() + ids.len() > KEPT_MAX {
             self.known.clear();
         }
-        // The limit of a draft may still change, and whether a claim is plausible depends on it.
+        // Do not keep drafts: their limit may still change, and `fits` depends on it.
         self.known.retain(|_, template| template.state != TemplateState::Draft);
         self.unreadable.clear();
         let missing: Vec<TemplateId> =
@@ -80,15 +80,15 @@ impl Templates {
         self.unreadable.contains(&id)
     }
 
-    /// Has the template read again.
+    /// Drops a template from the cache, so that it is read again.
     pub(super) fn forget(&mut self, id: TemplateId) {
         self.known.remove(&id);
     }
 }
 
-/// Returns whether a gate of the template may have admitted this. Without numbers a claim would pass the limit, and
-/// with more coupons than a claim may have it would pass the limits of a transaction. The limit itself is not compared:
-/// it may have been raised since the template was read, and the decision reads it.
+/// Returns whether a gate of the template may have admitted this. A claim without numbers would evade the limit, and
+/// one with more coupons than a claim may have would exceed the size of a transaction. The limit itself is not
+/// compared: it may have been raised since the template was read, and the decision reads it.
 pub(super) fn fits(admission: &Admission, template: &Template) -> bool {
     let Admission { claim, numbers, .. } = admission;
     let distinct: HashSet<u8> = numbers.iter().copied().collect();

@@ -1,5 +1,5 @@
-//! What requests read: the templates that are sold out, their users with an entry, and until when all others are
-//! refused. Only the watch adds and prolongs; anybody may make it forget.
+//! The memory that requests read: the templates that are sold out, their users with an entry, and until when all other
+//! users are refused. Only the watch adds templates and prolongs refusals; any task may make it forget a template.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use super::sync::{Arc, AtomicU64, Ordering, RwLock};
 /// Most templates that a process refuses from memory. A shop has a few sales at a time; the gate answers for others.
 pub(super) const TEMPLATES_MAX: usize = 256;
 
-/// Most users of all these templates together, eight bytes each: 16 MB. A template with more of them is refused by the
-/// gate.
+/// Most users of all these templates together, eight bytes each: 16 MB. For a template that does not fit, the gate
+/// answers.
 pub(super) const USERS_MAX: usize = 2_000_000;
 
 /// Time since the process's start, in microseconds of a clock that never goes back.
@@ -21,30 +21,31 @@ pub(super) type Micros = u64;
 /// A template that was sold out when its users were read.
 pub(super) struct Known {
     pub(super) epoch: Epoch,
-    /// What the gate said of it. What it says later must be the same.
+    /// The gate's answer to the first look. Later looks must find the same.
     pub(super) gate: SoldOutGate,
     /// All users with an entry, ascending.
     users: Box<[i64]>,
-    /// Others are refused before this moment.
+    /// All other users are refused before this moment.
     until: AtomicU64,
     /// When somebody last claimed.
     asked_at: AtomicU64,
 }
 
-/// A claim, as far as it matters here.
+/// The parts of a claim that decide here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attempt {
     pub(super) template: TemplateId,
     pub(super) user: UserId,
     pub(super) quantity: u32,
-    /// In milliseconds since 1970, as the gate is told it.
+    /// Milliseconds since 1970, as sent to the gate.
     pub(super) now_ms: i64,
 }
 
 pub(super) struct Memory(RwLock<HashMap<TemplateId, Arc<Known>>>);
 
 impl Known {
-    /// Refuses nobody yet: a look must say first that these are all users with an entry. They are ascending, each once.
+    /// Creates a template that refuses nobody yet: a look must first confirm that these are all users with an entry.
+    /// `users` are ascending, each once.
     pub(super) fn new(epoch: Epoch, gate: SoldOutGate, users: Vec<i64>, at: Micros) -> Self {
         Self {
             epoch,
@@ -59,7 +60,7 @@ impl Known {
         self.users.len() as u64
     }
 
-    /// Whether the gate's answer to a look is that of a gate with these users.
+    /// Returns whether the gate's answer to a look is that of a gate with these users.
     pub(super) fn is(&self, gate: SoldOutGate) -> bool {
         gate == self.gate && gate.users == self.users()
     }
@@ -77,7 +78,7 @@ impl Known {
         self.asked_at.load(Ordering::Relaxed)
     }
 
-    /// Whether the gate would refuse this as sold out, before anything else: in the order of `claim.lua`.
+    /// Returns whether the first refusal of `claim.lua` that applies to this claim is that it is sold out.
     fn covers(&self, attempt: &Attempt) -> bool {
         let (starts, ends) = self.gate.window_ms;
         (starts..ends).contains(&attempt.now_ms)
@@ -111,15 +112,15 @@ impl Memory {
         fits
     }
 
-    /// Forgets a template. What a look says of it later has no effect, as that prolongs only what is forgotten.
+    /// Forgets a template. A later answer to a look has no effect, because it prolongs only the forgotten value.
     pub(super) fn forget(&self, template: TemplateId) {
-        // Nearly always there is nothing, and readers need not wait.
+        // Nearly always there is nothing to forget; then readers need not wait.
         if read(&self.0).contains_key(&template) {
             write(&self.0).remove(&template);
         }
     }
 
-    /// Forgets a template, unless it is another one by now.
+    /// Forgets a template, unless a newer scan has replaced it by now.
     pub(super) fn forget_this(&self, template: TemplateId, known: &Arc<Known>) {
         let mut all = write(&self.0);
         if all.get(&template).is_some_and(|present| Arc::ptr_eq(present, known)) {
@@ -207,7 +208,7 @@ mod tests {
                 let memory = Arc::clone(&memory);
                 thread::spawn(move || memory.forget(TEMPLATE))
             };
-            // It may be refused or not.
+            // User 8 may be refused or not.
             memory.refuses(&attempt(8), 10);
             forgetting.join().unwrap();
             assert!(!memory.refuses(&attempt(8), 10));

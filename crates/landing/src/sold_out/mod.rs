@@ -1,13 +1,16 @@
-//! Refusals from memory: while a template is sold out, most claims come from users of whom the gate has never heard, and
-//! each would be told the same. So the process reads once which users have an entry in the gate, and refuses all others
+//! Refusals from memory. While a template is sold out, most claims come from users without an entry in the gate, and
+//! the gate would refuse all of them alike. So the process reads once which users have an entry. It refuses all others
 //! itself, for as long as a look at the gate allows it.
 //!
-//! Within an epoch the gate removes no entry. So the users of a scan are all there are if the gate has as many of them
-//! when a look comes, whatever happened during the scan. A look also finds everything else that `claim.lua` would
+//! Within an epoch the gate removes no entry. So a scan has found all users with an entry if it has as many as the gate
+//! when a look comes, whatever happened during the scan. A look also compares everything else that `claim.lua` would
 //! decide by. It allows refusals for [`REFUSING`], counted from before it was sent, and a look is sent every
-//! 40 ms. A late, failed or differing one allows nothing more: then the gate is asked, as for any claim.
-//! The gate notes each look that allows refusals. Whom it admits meanwhile is answered only when they are over, so a
-//! user who was told of a coupon is never told that nothing is left (docs/decisions/0065, and `sold_out` in the model).
+//! 40 ms. If a look is late, fails or finds a difference, it allows nothing more: then the gate is asked, as for any
+//! claim.
+//!
+//! The gate notes each look that allows refusals. A user admitted meanwhile is answered only when these refusals
+//! are over. So a user who was told of a coupon is never told that nothing is left (docs/decisions/0065, and `sold_out`
+//! in the model).
 
 mod memory;
 mod scan;
@@ -28,17 +31,17 @@ use tokio_util::sync::CancellationToken;
 use self::memory::{Attempt, Memory, Micros};
 use crate::metric;
 
-/// Time between the beginnings of two looks: a look may be lost, and the next one still comes in time.
+/// Time between the beginnings of two looks. If one look is lost, the next one still comes in time.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 /// How long a template is watched after the last claim.
 const WATCHED_FOR: Duration = Duration::from_secs(1);
 
-/// Refusals by the gate within [`WATCHED_FOR`] from which on a template's users are read. Reading them costs the gate as
-/// much as some thousand users per dozen of refusals; for a few stragglers it does not pay.
+/// Refusals by the gate within [`WATCHED_FOR`] from which on a template's users are read. For the gate, reading a
+/// thousand users costs about as much as a dozen refusals, so it does not pay for a few stragglers.
 const REFUSALS_MIN: u32 = 64;
 
-/// Most templates whose refusals are counted. Beyond it counting begins anew, which delays refusals from memory.
+/// Most templates whose refusals are counted. Beyond it all counts restart, which delays refusals from memory.
 const COUNTED_MAX: usize = 4_096;
 
 /// Templates that are sold out, as this process knows them. Clones share it.
@@ -46,7 +49,7 @@ const COUNTED_MAX: usize = 4_096;
 pub struct SoldOut(Arc<Shared>);
 
 struct Shared {
-    /// On a connection of its own: looks do not wait behind claims.
+    /// On a connection of its own, so that looks do not wait behind claims.
     gate: Gate,
     memory: Memory,
     refused: Mutex<HashMap<TemplateId, Refused>>,
@@ -66,7 +69,7 @@ struct Refused {
 }
 
 impl SoldOut {
-    /// Knows nothing yet. [`SoldOut::watch`] must run.
+    /// Creates an empty memory. It is filled while [`SoldOut::watch`] runs.
     pub fn new(gate: &Gate) -> Self {
         Self(Arc::new(Shared {
             gate: gate.apart(),
@@ -77,7 +80,7 @@ impl SoldOut {
         }))
     }
 
-    /// Returns whether the gate would refuse this claim as sold out: it would, at some moment within [`REFUSING`].
+    /// Returns whether the gate would have refused this claim as sold out at some moment within the last [`REFUSING`].
     pub fn refuses(
         &self,
         template: TemplateId,
@@ -89,12 +92,12 @@ impl SoldOut {
         self.0.memory.refuses(&attempt, self.0.now())
     }
 
-    /// Forgets a template: this process has heard of a change before its next look.
+    /// Forgets a template, because this process has learned of a change before its next look.
     pub fn forget(&self, template: TemplateId) {
         self.0.memory.forget(template);
     }
 
-    /// Counts a refusal by the gate of this epoch to a user of whom it knows nothing.
+    /// Counts a refusal by the gate of this epoch to a user without an entry.
     pub(crate) fn refused_by_gate(&self, template: TemplateId, epoch: Epoch) {
         if self.0.memory.knows(template) {
             return;
@@ -126,7 +129,7 @@ impl SoldOut {
         metrics::gauge!(metric::SOLD_OUT_BYTES.name).set(bytes as f64);
     }
 
-    /// Looks at the gates of known templates, and reads the users of further ones, until `stop`.
+    /// Looks at the gates of known templates, and scans the users of other ones, until `stop`.
     pub async fn watch(&self, stop: CancellationToken) {
         // Boxed, since it is large and lives as long as the process.
         let watching = Box::pin(async { tokio::join!(self.look_on(), self.scan_on()) });

@@ -8,18 +8,18 @@ use tracing::debug;
 
 use super::{Micros, SoldOut, memory::Known, sync::Arc};
 
-/// After a scan the template rests so many times as long as it took. So while units come back one by one, each to a new
-/// user, scans take a tenth of the time, and the gate answers in between.
+/// After a scan the template rests for so many times the scan's duration. While units come back one by one, each to a
+/// new user, scans therefore take a tenth of the time, and the gate answers in between.
 const REST_FACTOR: u64 = 9;
 
 /// The shortest rest, as long as two looks.
 const REST_MIN: Micros = 100_000;
 
-/// Users that a scan may read beyond those of the gate: some come twice while the gate's table grows or shrinks.
+/// Users that a scan may read beyond the gate's number of them: some come twice while Redis resizes the table.
 const TWICE_MAX: usize = 2_000;
 
 impl SoldOut {
-    /// Reads the users of templates that are worth it, one after the other. Never returns.
+    /// Reads the users of templates that are worth a scan, one template after the other. Never returns.
     pub(super) async fn scan_on(&self) {
         loop {
             let Some((template, epoch)) = self.next_due() else {
@@ -51,7 +51,7 @@ impl SoldOut {
         due.next().map(|(template, counted)| (*template, counted.epoch))
     }
 
-    /// Begins to count anew, and lets the template rest after a scan that began at `begun`.
+    /// Restarts the count, and lets the template rest after a scan that began at `begun`.
     fn rest(&self, template: TemplateId, begun: Micros) {
         let now = self.0.now();
         let mut refused = self.0.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ impl SoldOut {
             }
             cursor = next;
         }
-        // Some ten milliseconds for a million, which other tasks need not wait for.
+        // Sorting a million takes some ten milliseconds, and other tasks need not wait for it.
         let sorting = tokio::task::spawn_blocking(move || {
             users.sort_unstable();
             users.dedup();

@@ -1,4 +1,5 @@
-//! The primitives of what requests share. In this crate's unit tests they are loom's, which tries every order.
+//! The synchronization primitives of the memory that requests share. In this crate's unit tests they are loom's, which
+//! tries every order.
 
 #[cfg(not(test))]
 pub(super) use std::sync::{
