@@ -48,7 +48,8 @@ pub(crate) struct QueueEstimate {
 }
 
 impl QueueEstimate {
-    /// Returns position and estimate of the claim at `offset` by this landing_rate. `most` bounds the position: it never rises.
+    /// Returns position and estimate of the claim at `offset` by this rate of landing. `most` bounds the position, which
+    /// never rises.
     pub(crate) fn of(
         landing_rate: Option<LandingRate>,
         offset: Option<i64>,

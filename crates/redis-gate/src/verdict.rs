@@ -22,7 +22,7 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// The queueing of a template that is believed to be direct.
+    /// The options for a template that is believed to be direct.
     pub fn direct() -> Self {
         Self { behind: false, accept_after: AcceptAfter::default() }
     }

@@ -131,7 +131,7 @@ impl Found {
         let mut ids: Vec<CouponId> =
             new.flat_map(|wanted| wanted.coupons.iter().copied()).collect();
         ids.sort_unstable();
-        let coupons = store::hold_free(transaction, merchant, &ids).await?;
+        let coupons = store::lock_free_rows(transaction, merchant, &ids).await?;
         let mut coupons: HashMap<CouponId, UserCoupon> =
             coupons.into_iter().map(|coupon| (coupon.id, coupon)).collect();
         let terms = store::terms(transaction, &ids).await?;

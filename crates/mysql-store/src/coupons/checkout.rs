@@ -62,11 +62,11 @@ pub async fn lock_rows(
     locked(transaction, merchant, ids, ") and merchant_id = ? order by id for update").await
 }
 
-/// Like [`hold`], without those that another transaction holds.
+/// Like [`lock_rows`], without those that another transaction has locked.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn hold_free(
+pub async fn lock_free_rows(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
     ids: &[CouponId],

@@ -71,7 +71,7 @@ async fn confirm_held(
     let mut ids: Vec<CouponId> =
         payments.iter().flat_map(|(_, payment)| payment.coupons).copied().collect();
     ids.sort_unstable();
-    let held = checkout::hold_free(transaction, merchant, &ids).await?;
+    let held = checkout::lock_free_rows(transaction, merchant, &ids).await?;
     let held: HashMap<CouponId, UserCoupon> = held.into_iter().map(|one| (one.id, one)).collect();
     let validity = validity(transaction, payments, now).await?;
     let clock = now.max(settings::server_time(transaction).await?);
