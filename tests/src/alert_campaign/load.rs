@@ -15,13 +15,17 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
-use super::{LOOK_EVERY, Stage};
+use super::{Hold, LOOK_EVERY, Stage};
 
 /// Tasks of a load without a number of its own.
 const AT_ONCE: usize = 16;
 
 /// How long a client waits that hangs up: by then the api has its claim in hand.
 const HANGS_UP_AFTER: Duration = Duration::from_millis(500);
+
+/// How long an api that is held again and again stands still, and how long it goes on.
+const HELD_FOR: Duration = Duration::from_millis(700);
+const GOES_ON_FOR: Duration = Duration::from_millis(100);
 
 /// Users that claim, each once.
 #[derive(Clone)]
@@ -87,6 +91,21 @@ impl Stage {
             });
         }
         load
+    }
+
+    /// Holds the api at a fail point, lets it go for a moment, and so on.
+    pub(super) fn held_again_and_again(&self, point: &'static str) -> JoinSet<()> {
+        let file = self.dir.join(point);
+        let mut holds = JoinSet::new();
+        holds.spawn(async move {
+            loop {
+                let hold = Hold::at(file.clone());
+                sleep(HELD_FOR).await;
+                drop(hold);
+                sleep(GOES_ON_FOR).await;
+            }
+        });
+        holds
     }
 
     /// Has users read their lists, each for the first time.

@@ -67,6 +67,13 @@ struct Stage {
 /// Holds the api at a fail point, until it is dropped.
 struct Hold(PathBuf);
 
+impl Hold {
+    fn at(file: PathBuf) -> Self {
+        fs::write(&file, "").unwrap();
+        Self(file)
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         fs::remove_file(&self.0).unwrap();
@@ -180,9 +187,7 @@ impl Stage {
 
     /// Holds the api at a fail point of [`HELD_AT`].
     fn hold(&self, point: &str) -> Hold {
-        let file = self.dir.join(point);
-        fs::write(&file, "").unwrap();
-        Hold(file)
+        Hold::at(self.dir.join(point))
     }
 
     /// Waits until these alerts fire.

@@ -16,7 +16,7 @@ use crate::{
 /// A template as one of its users sees it.
 #[derive(Serialize, ToSchema)]
 #[schema(examples(json!({
-    "template_id": "2123985067360387072", "claimed": true, "per_user_limit": 3, "holdings": 1, "may_claim": 2
+    "template_id": "2123985067360387072", "claimed": true, "per_user_limit": 3, "held": 1, "may_claim": 2
 })))]
 pub(crate) struct MyTemplate {
     #[schema(value_type = Id)]
@@ -28,7 +28,7 @@ pub(crate) struct MyTemplate {
     per_user_limit: u32,
     /// Coupons that count against the limit, used and expired ones too. Null: there is no limit.
     #[schema(minimum = 0, required = true)]
-    holdings: Option<u32>,
+    held: Option<u32>,
     /// Coupons that the limit still allows, whether or not the template is open and has any left. Null: there is no
     /// limit.
     #[schema(minimum = 0, required = true)]
@@ -69,7 +69,7 @@ async fn one(app: &App, user: UserId, id: TemplateId) -> Result<Json<MyTemplate>
         template_id: id.to_string(),
         claimed: holdings.any,
         per_user_limit: limit,
-        holdings: counted,
-        may_claim: counted.map(|holdings| limit.saturating_sub(holdings)),
+        held: counted,
+        may_claim: counted.map(|held| limit.saturating_sub(held)),
     }))
 }
