@@ -179,7 +179,7 @@ fn api_usage(servers: &BareServers, stage: &mut Stage) -> Result<Usage> {
 
 /// A hundred thousand users at the door, each of whom sends until it has its coupon.
 async fn users(stage: &Stage) -> Result<[f64; 2]> {
-    let new = NewTemplate::simple("QueueOptions", USERS, stage.clock.now(), TimeDelta::hours(1));
+    let new = NewTemplate::simple("Door", USERS, stage.clock.now(), TimeDelta::hours(1));
     let template = stage.api.publish_new(&new).await?.id;
     let wishes = (1..=USERS)
         .map(|user| Wish::one(template, UserId(user)).with_key(format!("visit-{user}")))
