@@ -253,8 +253,8 @@ mod tests {
     #[test]
     fn until_something_was_measured_the_landers_own_figure_counts() {
         let said = PartitionProgress { landed_per_s: 500.0, ..report(0, 9_000, 0) };
-        assert_eq!(pace(&[said]).estimated_ms(1_000, at(0)), Some(2_000 + 100));
+        assert_eq!(pace(&[said]).estimated_ms(1_000, at(0)), Some(2_000 + 500));
         let wrong = PartitionProgress { landed_per_s: f64::NAN, ..report(0, 9_000, 0) };
-        assert_eq!(pace(&[wrong]).estimated_ms(1_000, at(0)), Some(1_000 + 100));
+        assert_eq!(pace(&[wrong]).estimated_ms(1_000, at(0)), Some(1_000 + 500));
     }
 }
