@@ -7,7 +7,7 @@
 use anyhow::Context as _;
 use coupon::{Epoch, Returned, TemplateId, read_returned};
 use metrics::counter;
-use mysql_store::{MySqlPool, connect, stock::MovementPages};
+use mysql_store::{MySqlPool, StoreError, connect, stock::MovementPages};
 use redis_gate::{Gate, GateError, GateRedis, Moved};
 use runtime::{Backoff, Part};
 use tokio_util::sync::CancellationToken;
@@ -142,13 +142,21 @@ impl Movements {
                     epoch = current;
                     continue;
                 }
-                Moved::Gap(last) => {
-                    self.apply_after(template, epoch, last).await?;
-                    // MySQL may not show the message's own movement yet.
-                    let own = self.gate.apply_movement(template, epoch, change, returned);
-                    own.await.context("gate")?;
-                    "gap"
-                }
+                Moved::Gap(last) => match self.apply_after(template, epoch, last).await {
+                    Ok(()) => {
+                        // MySQL may not show the message's own movement yet.
+                        let own = self.gate.apply_movement(template, epoch, change, returned);
+                        own.await.context("gate")?;
+                        "gap"
+                    }
+                    // Its keeper begins a new epoch, which needs no movements; other gates need not wait.
+                    Err(failure) if is_unreadable(&failure) => {
+                        let error = runtime::report(failure.as_ref());
+                        error!(template.id = %template, error, "a movement in MySQL cannot be read");
+                        "unreadable"
+                    }
+                    Err(failure) => return Err(failure),
+                },
                 Moved::Applied(_) => "applied",
                 Moved::Already => "already",
                 Moved::NotLoaded => "not_loaded",
@@ -177,6 +185,11 @@ impl Movements {
         }
         Ok(())
     }
+}
+
+/// Returns whether a row of MySQL cannot be read, whenever it is asked for.
+fn is_unreadable(failure: &anyhow::Error) -> bool {
+    failure.downcast_ref::<StoreError>().is_some_and(StoreError::is_unreadable)
 }
 
 /// Reads a movement and what it gives back; `None` if it was deleted with its draft, which never had a gate.

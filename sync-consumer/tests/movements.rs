@@ -182,6 +182,25 @@ async fn an_unreadable_movement_is_passed_over_and_the_next_one_brings_it_along(
     consumer.stop().await.unwrap();
 }
 
+/// As after a downgrade, or a change by hand. The keeper begins a new epoch, which needs no movements.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_movement_in_mysql_that_cannot_be_read_keeps_no_other_waiting() {
+    let harness = GateHarness::new("unreadable in mysql").await;
+    harness.open(EPOCH).await;
+    for delta in [5, 6] {
+        harness.record(delta).await;
+    }
+    let url = &harness.test.scope.endpoints.database_url;
+    let mut connection = connect::single(url).await.unwrap();
+    let newer = "update stock_movement set kind = 99 where seq = 2";
+    sqlx::query(newer).execute(&mut connection).await.unwrap();
+    let consumer = harness.test.start();
+    harness.send(3, 6).await;
+    harness.caught_up().await;
+    assert_eq!(harness.stock().await, (10, 1), "the gate lacks it and what follows");
+    consumer.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_views_do_not_wait_for_a_gate_that_is_away() {
     let test = Harness::new("gate away").await;

@@ -74,8 +74,13 @@ impl TemplateCache {
             let mut connection = connect::acquire(&self.pool).await?;
             template::changed(&mut connection, ending_after, changed_after).await
         });
-        for template in read.await? {
+        let read = read.await?;
+        for template in read.rows {
             self.apply(template);
+        }
+        for id in read.unreadable {
+            let why = format!("the row of template {id} cannot be read by this version");
+            runtime::seldom!("a template is not listed", why);
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.listed.forget_over(now);

@@ -19,6 +19,10 @@ pub const NAME_CHARS_MAX: usize = 200;
 /// Longest order reference, in characters: the size of its `varchar(64)` column.
 pub const ORDER_REF_CHARS_MAX: usize = 64;
 
+/// Times at which a claim may have been admitted, in milliseconds since 1970: the years 2000 to 8999. The end of its
+/// coupons' validity then is a time that a `datetime` column takes.
+pub const CLAIMED_AT_MS: std::ops::Range<i64> = 946_684_800_000..221_845_392_000_000;
+
 /// Longest validity: ten years. A longer one is more likely a typing error.
 pub const VALID_FOR_MS_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1000;
 

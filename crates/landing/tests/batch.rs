@@ -12,7 +12,7 @@ use landing::{
     ids::Ids,
 };
 use mysql_store::{
-    claim as claims, connect,
+    claim as claims, connect, fence,
     landing::{self as store, Attempt, Landing},
     stock,
     template_edit::{self, Edited},
@@ -106,7 +106,7 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
     let fenced = bench.landing(claim(UserId(3), "a", 1), &[1]);
     let mut connection = bench.world.connection().await;
     let id = fenced.landed.id;
-    claims::fence(&mut connection, TEMPLATE, UserId(3), id, now()).await.unwrap();
+    fence::place(&mut connection, TEMPLATE, UserId(3), id, now()).await.unwrap();
     let mut stale = bench.landing(claim(UserId(4), "a", 1), &[1]);
     stale.admission.epoch = Epoch(0);
     let taken = bench.landing(claim(UserId(2), "b", 1), &[1]);
@@ -272,8 +272,8 @@ async fn a_deadlocked_batch_is_run_again_whole() {
     });
     waits_for_a_row(world, id).await;
     let attempt =
-        claims::fence(&mut holding, TEMPLATE, contested.landed.user_id, contested.landed.id, now());
-    assert_eq!(attempt.await.unwrap(), claims::Fence::Stands, "the batch gave way");
+        fence::place(&mut holding, TEMPLATE, contested.landed.user_id, contested.landed.id, now());
+    assert_eq!(attempt.await.unwrap(), fence::Fence::Stands, "the batch gave way");
     holding.rollback().await.unwrap();
 
     let done = running.await.unwrap();

@@ -8,7 +8,7 @@ use landing::{
     batch::{Batch, Outcome},
     ids::Ids,
 };
-use mysql_store::{claim as claims, connect, landing::Landing, stock};
+use mysql_store::{connect, fence, landing::Landing, stock};
 use runtime::{Clock, FailPoints};
 use sqlx::Row;
 
@@ -134,7 +134,7 @@ impl Side<'_> {
 
     async fn fence(&self, user: UserId, template: TemplateId, id: ClaimId) {
         let mut connection = self.world.connection().await;
-        claims::fence(&mut connection, template, user, id, now()).await.unwrap();
+        fence::place(&mut connection, template, user, id, now()).await.unwrap();
     }
 
     async fn landings(&self, wishes: &[Wish]) -> Vec<Landing> {

@@ -587,8 +587,8 @@ async fn a_deadlock_with_a_resolver_ends_and_the_claim_with_it() {
     let answer = process.begin(&first);
     let lander = lander_at_the_guard(&world).await;
     waits_for_a_row(&world, lander).await;
-    let fence = mysql_store::claim::fence(&mut holding, TEMPLATE, USER, first.id, first.claimed_at);
-    assert_eq!(fence.await.unwrap(), mysql_store::claim::Fence::Stands, "the batch gave way");
+    let fence = mysql_store::fence::place(&mut holding, TEMPLATE, USER, first.id, first.claimed_at);
+    assert_eq!(fence.await.unwrap(), mysql_store::fence::Fence::Stands, "the batch gave way");
     holding.rollback().await.unwrap();
     assert_eq!(landed(answer.await.unwrap()).id, first.id);
     assert_landed_once(&world, &process, &first, 0).await;
@@ -637,7 +637,7 @@ async fn a_batch_that_meets_every_fault_at_once_answers_each_rightly() {
     let short = begin_at(&process, SHORT, &other(SHORT, 4));
     admitted.reached(fresh.len() + 3).await;
     let mut connection = world.connection().await;
-    let fence = mysql_store::claim::fence(
+    let fence = mysql_store::fence::place(
         &mut connection,
         TEMPLATE,
         UserId(2),

@@ -73,6 +73,46 @@ async fn movements_that_the_gate_has_not_heard_of_are_applied_in_place() {
     world.assert_gate_equals_mysql().await;
 }
 
+/// As after a downgrade, or a change by hand. A rebuild reads the stock, and needs no movements.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_movement_that_is_missing_or_cannot_be_read_brings_a_new_epoch_and_not_a_frozen_gate() {
+    for damage in ["update stock_movement set kind = 99", "delete from stock_movement"] {
+        let world = World::open("damaged movement", 10, 1).await;
+        let (gates, mut keeper) = keeper(&world);
+        let epoch = world.meta().await.epoch;
+        move_stock(&world, "a", 5).await;
+        move_stock(&world, "b", 2).await;
+        world.execute(&format!("{damage} where template_id = {TEMPLATE} and seq = 2")).await;
+        assert!(gates.catch_up(TEMPLATE).await.is_err(), "the gate was not told");
+        look(&mut keeper, now()).await;
+        let meta = world.meta().await;
+        assert!((meta.stock, meta.movement) == (17, 3) && meta.epoch > epoch, "{meta:?}");
+        move_stock(&world, "c", 1).await;
+        let epoch = meta.epoch;
+        look(&mut keeper, now()).await;
+        let meta = world.meta().await;
+        assert_eq!((meta.stock, meta.movement, meta.epoch), (18, 4, epoch), "in place again");
+    }
+}
+
+/// Such a row stops neither the keeper nor the resolver.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_cannot_be_read_keeps_no_other_gate_from_being_kept() {
+    let world = World::open("unreadable template", 10, 1).await;
+    let (_gates, mut keeper) = keeper(&world);
+    let other = TemplateId(TEMPLATE.0 + 1);
+    world.publish(other, 5, 1).await;
+    world.execute(&format!("update coupon_template set claim_mode = 99 where id = {other}")).await;
+    let process = Process::without_keeper(&world, "a").await;
+    let died = claim(USER, "a", 1);
+    let epoch = world.meta().await.epoch;
+    world.gate.claim(&died, epoch, now(), QueueOptions::direct()).await.unwrap();
+    assert_eq!(world.resolve().await.released, 1);
+    world.lose_gate().await;
+    look(&mut keeper, now()).await;
+    process.land(&claim(USER, "b", 1)).await;
+}
+
 /// The user is asked to retry; a new epoch reads the entry from MySQL.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_cannot_be_read_stops_nobody_else_and_is_read_anew_at_the_next_look() {

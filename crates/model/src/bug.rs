@@ -134,6 +134,8 @@ pub enum Bug {
     NumberTakenRejected,
     /// A claim whose key has an answer under another id is skipped without a fence.
     ElsewhereWithoutFence,
+    /// A fence that a lookup placed in another template binds the claim.
+    ForeignFenceBinds,
     /// The lander fences such a claim without comparing `queued_epoch`.
     FenceWithoutEpoch,
     /// A direct landing ignores a rejected row under its key.

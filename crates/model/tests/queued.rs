@@ -35,6 +35,8 @@ holds! {
     the_end_redis_forgets_a_crash_a_rebuild_hold: "the end; Redis forgets, a crash, a rebuild"
     the_end_that_rejects_redis_goes_back_in_time_a_rebuild_hold: "the end that rejects; Redis goes back in time, a rebuild"
     the_client_looks_twice_redis_forgets_a_crash_a_rebuild_hold: "the client looks twice; Redis forgets, a crash, a rebuild"
+    lookups_under_another_template_a_cut_the_same_key_twice_a_crash_a_rebuild_hold: "lookups under another template; a cut, the same key twice, a crash, a rebuild"
+    spill_lookups_under_another_template_redis_forgets_a_crash_a_rebuild_hold: "spill; lookups under another template, Redis forgets, a crash, a rebuild"
     an_entry_that_the_broker_refuses_a_queued_request_that_nobody_carries_a_rebuild_hold: "an entry that the broker refuses; a queued request that nobody carries, a rebuild"
     after_the_gate_two_relays_two_crashes_a_rebuild_an_orphan_hold: "after the gate: two relays, two crashes, a rebuild, an orphan"
     after_the_gate_the_broker_refuses_redis_forgets_an_orphan_a_rebuild_hold: "after the gate: the broker refuses, Redis forgets, an orphan, a rebuild"
@@ -68,6 +70,7 @@ is_caught! {
     a_rejection_without_the_epoch_is_caught: RejectedWithoutEpoch
     a_rejection_for_a_taken_number_is_caught: NumberTakenRejected
     an_admission_answered_elsewhere_without_fence_is_caught: ElsewhereWithoutFence
+    a_fence_of_another_template_that_binds_is_caught: ForeignFenceBinds
     a_fence_without_epoch_is_caught: FenceWithoutEpoch
     a_rejection_unknown_to_the_direct_door_is_caught: RejectionUnknownToDirect
     a_resolver_that_ignores_queued_requests_is_caught: ResolverIgnoresQueued

@@ -109,10 +109,14 @@ impl StoreError {
         self.number() == Some(1205)
     }
 
-    /// Returns whether the server refuses the values of a row, whenever they are sent: a value that does not fit its
-    /// column (1048, 1264, 1265, 1292, 1366, 1406), a constraint (1452, 3819, 4025), or a trigger (1644). This is an
-    /// allow-list: any other error may be over once the server, the schema or our rights are in order.
+    /// Returns whether the values of a row are refused, whenever they are sent: by the client, for a value that has no
+    /// encoding, or by the server, for a value that does not fit its column (1048, 1264, 1265, 1292, 1366, 1406), by a
+    /// constraint (1452, 3819, 4025), or by a trigger (1644). This is an allow-list: any other error may be over once
+    /// the server, the schema or our rights are in order.
     pub fn is_of_row(&self) -> bool {
+        if let Self::Query { source: sqlx::Error::Encode(_), .. } = self {
+            return true;
+        }
         matches!(
             self.number(),
             Some(1048 | 1264 | 1265 | 1292 | 1366 | 1406 | 1452 | 1644 | 3819 | 4025)

@@ -21,7 +21,9 @@ mod templates;
 #[cfg(feature = "verify")]
 pub mod verify;
 
-pub use claims::{claim, claim_states, landing, lease, look_up, queued_landing, search, story};
+pub use claims::{
+    claim, claim_states, fence, landing, lease, look_up, queued_landing, search, story,
+};
 pub use coupons::{
     checkout, confirmation, confirmation_batch, desk, holdings, redemption, redemption_batch,
     redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,
@@ -30,8 +32,8 @@ pub use coupons::{
 pub use expiries::{expiring, expiry, expiry_report, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use templates::{
-    history, ledger, ledger_totals, list, stock, template, template_delete, template_edit,
-    validity_move,
+    history, ledger, ledger_totals, list, readable::Readable, stock, template, template_delete,
+    template_edit, validity_move,
 };
 
 pub use error::{DuplicateKey, StoreError};

@@ -205,7 +205,7 @@ async fn a_fence_whose_row_is_taken_and_cannot_be_read_is_an_error_and_not_one_t
     assert_eq!(number(&mut behind, "select count(*) from claim").await, 0);
     store.land(std::slice::from_ref(&claimed)).await;
     let id = claimed.landed.id;
-    let fenced = mysql_store::claim::fence(&mut behind, TEMPLATE, USER, id, now()).await;
+    let fenced = mysql_store::fence::place(&mut behind, TEMPLATE, USER, id, now()).await;
     assert!(matches!(fenced, Err(StoreError::Settings(_))), "{fenced:?}");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use coupon::{
     AcceptAfter, Admission, Claim, ClaimId, Epoch, PayloadHash, QueuedClaim, RequestId, TemplateId,
-    UserId,
+    UserId, limit,
 };
 use thiserror::Error;
 
@@ -57,7 +57,8 @@ fn claim_of(template: TemplateId, fields: &[Vec<u8>]) -> Result<QueuedClaim, &'s
     };
     let text = |name| str::from_utf8(bytes(name)?).map_err(|_| name);
     let number = |name| text(name)?.parse::<i64>().map_err(|_| name);
-    let admitted_at = DateTime::<Utc>::from_timestamp_millis(number("at")?).ok_or("at")?;
+    let at = Some(number("at")?).filter(|ms| limit::CLAIMED_AT_MS.contains(ms));
+    let admitted_at = at.and_then(DateTime::<Utc>::from_timestamp_millis).ok_or("at")?;
     let quantity = u32::try_from(number("quantity")?).map_err(|_| "quantity")?;
     let numbers = bytes("numbers")?.to_vec();
     // Without a limit there are none.
@@ -156,6 +157,9 @@ mod tests {
             assert_eq!(error.field, name);
             assert!(error.to_string().contains(name), "{error}");
         }
+        let mut absurd = fields();
+        absurd[7].1 = b"8210266876799999".to_vec();
+        assert_eq!(read(&absurd).claim.unwrap_err().field, "at", "its validity would have no end");
         let mut wrong = fields();
         wrong[5].1 = vec![1];
         let error = read(&wrong).claim.unwrap_err();

@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use coupon::UserId;
 use devstack::{Options, OwnView, Servers, TestServers, project_root};
 use futures::future::join_all;
-use mysql_store::claim::{self, Fence};
+use mysql_store::fence::{self, Fence};
 use pipeline_tests::{World, until};
 use redis_gate::RequestState;
 use reqwest::Method;
@@ -171,7 +171,7 @@ async fn a_claim_that_was_fenced_under_way_is_given_up_and_its_key_claims_again(
     // Fences like a resolver of another process that considers this one dead.
     let mut connection = world.mysql().await;
     let fence =
-        claim::fence(&mut connection, template, UserId(1), admission, world.clock.now()).await;
+        fence::place(&mut connection, template, UserId(1), admission, world.clock.now()).await;
     assert_eq!(fence.unwrap(), Fence::Stands);
     fs::remove_file(hold).unwrap();
     assert_eq!(code(&answer.await.unwrap().unwrap()), "CLAIM_GIVEN_UP");

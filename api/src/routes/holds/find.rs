@@ -38,13 +38,16 @@ pub(super) async fn of_shop(
 ) -> Result<Claim, Problem> {
     access::note_claim(id);
     let landed = match decided(app, id).await? {
-        Some(fate) => landed(fate)?,
-        None => match claim_state::find(app, shop, id, template).await? {
-            Found::Decided(fate) => landed(fate)?,
-            Found::Processing { template, .. } => {
-                return Err(pending(&format!("/v1/claim-states/{id}?template={template}")));
+        // A fence may stand in another template than the claim's.
+        Some(ClaimFate::GivenUp { .. }) | None => {
+            match claim_state::find(app, shop, id, template).await? {
+                Found::Decided(fate) => landed(fate)?,
+                Found::Processing { template, .. } => {
+                    return Err(pending(&format!("/v1/claim-states/{id}?template={template}")));
+                }
             }
-        },
+        }
+        Some(fate) => landed(fate)?,
     };
     let template = app.templates.visible_by_now(landed.template_id).await?;
     let template = template.filter(|template| template.merchant_id == shop.merchant_id);
@@ -60,8 +63,9 @@ pub(super) async fn of_user(
 ) -> Result<Claim, Problem> {
     access::note_claim(id);
     let landed = match decided(app, id).await? {
+        // A fence may stand in another template than the claim's.
+        Some(ClaimFate::GivenUp { .. }) | None => undecided(app, user, id, template).await?,
         Some(fate) => landed(fate)?,
-        None => undecided(app, user, id, template).await?,
     };
     if landed.user_id != user {
         return Err(not_found());

@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{Admission, Claim, Decision, Epoch, LandedClaim, Numbers, Template, TemplateState};
-use mysql_store::{claim, connect, template};
+use mysql_store::{StoreError, connect, fence, template};
 use redis_gate::Refusal;
 
 use super::{
-    Answer, Unavailable, fate, label, spans,
+    Answer, Unavailable, label, spans,
     walk::{Stop, Walk},
 };
 use crate::{lander::batch::Outcome, metric};
@@ -142,12 +142,19 @@ impl Walk {
     async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
         self.points.reach("claims.before_fence").await?;
         let (template, user) = (claim.template_id, claim.user_id);
-        match fate::fence(&self.pool, template, user, claim.id, (self.clock)()).await? {
-            claim::Fence::Stands => {
+        let fenced = connect::retried(
+            || async {
+                let mut connection = connect::acquire(&self.pool).await?;
+                fence::place_held(&mut connection, template, user, claim.id, (self.clock)()).await
+            },
+            StoreError::is_conflict,
+        );
+        match connect::within(fenced).await? {
+            fence::Fence::Stands => {
                 self.release(claim, epoch).await;
                 Ok(None)
             }
-            claim::Fence::Landed => {
+            fence::Fence::Landed => {
                 let landed = self.stored_claim(claim).await?;
                 Ok(landed.map(|landed| self.landed(claim, epoch, landed)))
             }

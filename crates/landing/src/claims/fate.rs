@@ -9,9 +9,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
 use mysql_store::{
-    MySqlPool, StoreError,
-    claim::{self, Fence},
-    connect,
+    MySqlPool, StoreError, connect, fence,
     look_up::{self, ClaimFate},
     template,
 };
@@ -50,7 +48,8 @@ pub enum Fate {
     },
     /// No claim, or none of this template, can have this id.
     Never,
-    /// MySQL knows nothing of the claim, and the caller did not say in which template it may be in flight.
+    /// MySQL has no row of the claim, or just a fence, which binds only its own template; and the caller did not name
+    /// the claim's.
     TemplateNeeded,
 }
 
@@ -81,8 +80,9 @@ pub async fn fate(
         Some(template) => in_gate(gate, template, asked).await,
         None => Ok(None),
     };
-    if let Some(decided) = decided(pool, asked.id).await? {
-        return Ok(Fate::Decided(decided));
+    let decided = decided(pool, asked.id).await?;
+    if let Some(decided) = decided.as_ref().filter(|fate| is_final(fate, asked)) {
+        return Ok(Fate::Decided(decided.clone()));
     }
     let made_at = ids::made_at(asked.id.0);
     if made_at > now + SKEW_MAX || !is_possible(pool, asked, made_at).await? {
@@ -94,7 +94,7 @@ pub async fn fate(
     }
     let grace = TimeDelta::from_std(GRACE).unwrap_or(TimeDelta::MAX);
     let age = now - made_at;
-    if age < grace || may_be_queued(pool, gate, template, asked.id, age).await? || !may_fence() {
+    if age < grace || may_be_queued(pool, gate, template, asked.id, age).await? {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
     // The user's entry does not show another user's claim, and a user must not end that one by asking for it.
@@ -105,10 +105,27 @@ pub async fn fate(
     }
     // The fence needs only UNIQUE(id). An operator who does not know the user places it under user 0.
     let user = asked.user.unwrap_or(UserId(0));
+    if let Some(ClaimFate::GivenUp { at, .. }) = decided {
+        // Only a queued claim lands past a foreign fence, and this one is not queued.
+        let given_up =
+            ClaimFate::GivenUp { id: asked.id, template_id: template, user_id: user, at };
+        return Ok(Fate::Decided(given_up));
+    }
+    if !may_fence() {
+        return Ok(Fate::Processing { user: asked.user, at: made_at });
+    }
     fence(pool, template, user, asked.id, now).await?;
-    match decided(pool, asked.id).await? {
+    match self::decided(pool, asked.id).await?.filter(|fate| is_final(fate, asked)) {
         Some(decided) => Ok(Fate::Decided(decided)),
         None => Ok(Fate::Processing { user: asked.user, at: made_at }),
+    }
+}
+
+/// Returns whether nothing can change this fate of the claim: a fence binds only its own template.
+fn is_final(fate: &ClaimFate, asked: ClaimQuery) -> bool {
+    match fate {
+        ClaimFate::Landed(_) | ClaimFate::Rejected { .. } => true,
+        ClaimFate::GivenUp { template_id, .. } => asked.template == Some(*template_id),
     }
 }
 
@@ -168,20 +185,20 @@ async fn in_flight(
     Ok(found.map(|one| Fate::Processing { user: Some(one.user), at: one.admitted_at }))
 }
 
-/// Fences a claim so that it never lands, unless it has landed. Waits for a landing that is under way.
-pub(super) async fn fence(
+/// Fences a claim so that it never lands in this template, unless it has landed. Waits for a landing that is under way.
+async fn fence(
     pool: &MySqlPool,
     template: TemplateId,
     user: UserId,
     id: ClaimId,
     now: DateTime<Utc>,
-) -> Result<Fence, StoreError> {
-    let fence = connect::retried(
+) -> Result<(), StoreError> {
+    let fenced = connect::retried(
         || async {
             let mut connection = connect::acquire(pool).await?;
-            claim::fence(&mut connection, template, user, id, now).await
+            fence::place(&mut connection, template, user, id, now).await
         },
         StoreError::is_conflict,
     );
-    connect::within(fence).await
+    connect::within(fenced).await.map(drop)
 }

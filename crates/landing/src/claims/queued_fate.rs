@@ -52,8 +52,8 @@ pub async fn queued_fate(
         Ok(match look_up::claim_fate(&mut connection, id).await? {
             Some(ClaimFate::Landed(landed)) => QueuedFate::Succeeded(landed),
             Some(ClaimFate::Rejected { reason, .. }) => QueuedFate::Rejected(reason),
-            // The lander fences a claim whose key has an answer.
-            Some(ClaimFate::GivenUp { .. }) => {
+            // The lander fences a claim whose key has an answer. A fence in another template says nothing.
+            Some(ClaimFate::GivenUp { template_id, .. }) if template_id == template => {
                 match look_up::by_key(&mut connection, template, user, key).await? {
                     Some(StoredAnswer::Landed(landed)) => QueuedFate::Succeeded(landed),
                     Some(StoredAnswer::Rejected { reason, .. }) => QueuedFate::Rejected(reason),
@@ -61,10 +61,8 @@ pub async fn queued_fate(
                 }
             }
             // Without a template nothing lands.
-            None if facts.is_none_or(|facts| receipt_epoch < facts.queued_epoch) => {
-                QueuedFate::Lost
-            }
-            None => QueuedFate::Processing,
+            _ if facts.is_none_or(|facts| receipt_epoch < facts.queued_epoch) => QueuedFate::Lost,
+            Some(ClaimFate::GivenUp { .. }) | None => QueuedFate::Processing,
         })
     })
     .await

@@ -39,6 +39,17 @@ impl Gates {
     }
 }
 
+/// Queues that one look begins to close. Those whose topic is away stay in the list, and wait; they must not keep the
+/// others from their turn.
+const CLOSED_AT_ONCE: usize = 100;
+
+/// Returns the queues after `last`, and from the beginning again.
+fn next_to_close(unclosed: &[TemplateId], last: Option<TemplateId>) -> Vec<TemplateId> {
+    let behind = unclosed.partition_point(|id| Some(*id) <= last);
+    let (first, rest) = unclosed.split_at(behind);
+    rest.iter().chain(first).take(CLOSED_AT_ONCE).copied().collect()
+}
+
 impl Keeper {
     /// Returns the templates that are over and whose queues are not closed. After its window a template keeps its gate
     /// for a while, as other templates do.
@@ -52,14 +63,36 @@ impl Keeper {
         .await
     }
 
-    /// Begins to close these queues. A task of its own waits for the claims of each.
-    pub(super) async fn close_queues(&self, unclosed: &[TemplateId]) {
-        for id in unclosed {
+    /// Begins to close these queues, ordered by id, some in each look. A task of its own waits for the claims of each.
+    pub(super) async fn close_queues(&mut self, unclosed: &[TemplateId]) {
+        let next = next_to_close(unclosed, self.closed_up_to);
+        self.closed_up_to = next.last().copied();
+        for id in &next {
             let _alone = self.gates().alone().await;
             if let Err(error) = self.gates().close_queue(*id).await {
                 let why = format!("template {id}: {}", runtime::report(&error));
                 runtime::seldom!("the queue of a template that is over is not closed", why);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_cannot_be_closed_take_turns_with_all_others() {
+        let unclosed: Vec<TemplateId> = (1..=250).map(TemplateId).collect();
+        let mut last = None;
+        let mut tried = Vec::new();
+        for _ in 0..5 {
+            let next = next_to_close(&unclosed, last);
+            last = next.last().copied();
+            tried.extend(next);
+        }
+        assert_eq!(tried, [unclosed.clone(), unclosed].concat());
+        assert_eq!(next_to_close(&[], last), []);
+        assert_eq!(next_to_close(&[TemplateId(3)], Some(TemplateId(7))), [TemplateId(3)]);
     }
 }

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId};
 use metrics::counter;
 use mysql_store::{
-    connect,
+    Readable, connect,
     stock::{self, QueueFacts},
     template::{self, Watched},
 };
@@ -60,6 +60,8 @@ pub struct Keeper {
     /// Requests from the queue, for the next check.
     requests: Vec<Request>,
     unwanted: HashMap<TemplateId, Unwanted>,
+    /// The last queue that it began to close.
+    pub(super) closed_up_to: Option<TemplateId>,
     /// When Redis was last scanned.
     scanned: Option<Instant>,
     /// The accounts of the open gates at the previous check.
@@ -87,6 +89,7 @@ impl Keeper {
             queue,
             requests: Vec::new(),
             unwanted: HashMap::new(),
+            closed_up_to: None,
             scanned: None,
             accounts: HashMap::new(),
             missing: 0,
@@ -134,9 +137,14 @@ impl Keeper {
             let mut connection = connect::acquire(self.gates.pool()).await?;
             template::watched(&mut connection, near, now - TAIL).await
         });
-        let watched = watched.await?;
+        let Readable { rows: watched, unreadable } = watched.await?;
+        for id in &unreadable {
+            let why = format!("template {id}: its row cannot be read by this version");
+            runtime::seldom!("a gate is not kept", why);
+        }
         let unclosed = self.unclosed(now).await?;
-        let ids: HashSet<TemplateId> = watched.iter().map(|one| one.template.id).collect();
+        let ids = watched.iter().map(|one| one.template.id).chain(unreadable);
+        let ids: HashSet<TemplateId> = ids.collect();
         self.unwanted.retain(|id, _| ids.contains(id));
         self.accounts.retain(|id, _| ids.contains(id));
         self.missing = 0;
@@ -276,7 +284,15 @@ impl Keeper {
         }
         if meta.movement < stock.movement {
             let mut connection = connect::acquire(self.gates.pool()).await?;
-            movements::catch_up(&mut connection, self.gates.gate(), template.id).await?;
+            match movements::catch_up(&mut connection, self.gates.gate(), template.id).await {
+                Err(error) if error.is_of_movements() => {
+                    let error = runtime::report(&error);
+                    error!(template.id = %template.id, error, "a gate's movements cannot be applied");
+                    drop(connection);
+                    self.gates.rebuild(template.id).await?;
+                }
+                caught_up => caught_up?,
+            }
         }
         Ok(())
     }

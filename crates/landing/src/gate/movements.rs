@@ -19,29 +19,41 @@ const EPOCHS_MAX: u32 = 4;
 /// gate reads the stock when it is loaded.
 ///
 /// # Errors
-/// MySQL or the gate failed; the keeper tries again.
+/// MySQL or the gate failed; the keeper tries again. A movement is missing or cannot be read: the keeper rebuilds the
+/// gate.
 pub async fn catch_up(
     connection: &mut MySqlConnection,
     gate: &Gate,
     template: TemplateId,
 ) -> Result<(), RebuildError> {
+    let mut round = Round::CaughtUp;
     for _ in 0..EPOCHS_MAX {
         let meta = gate.meta(template).await?;
         let Some(meta) = meta.filter(Meta::is_open) else { return Ok(()) };
-        if is_caught_up(connection, gate, template, &meta).await? {
+        round = apply_all(connection, gate, template, &meta).await?;
+        if round == Round::CaughtUp {
             return Ok(());
         }
     }
-    Ok(())
+    if round == Round::Gap { Err(RebuildError::MovementMissing) } else { Ok(()) }
 }
 
-/// Returns false if the gate has another epoch by now, or lacks a movement before the given ones.
-async fn is_caught_up(
+/// How one pass over the movements ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Round {
+    CaughtUp,
+    /// The gate has another epoch by now.
+    OtherEpoch,
+    /// The gate lacks a movement before the given ones.
+    Gap,
+}
+
+async fn apply_all(
     connection: &mut MySqlConnection,
     gate: &Gate,
     template: TemplateId,
     meta: &Meta,
-) -> Result<bool, RebuildError> {
+) -> Result<Round, RebuildError> {
     let mut pages = MovementPages::after(template, meta.movement);
     while let Some(page) = connect::within(pages.next(connection)).await? {
         for movement in page {
@@ -52,9 +64,10 @@ async fn is_caught_up(
                     info!(template.id = %template, seq, delta, left, "moved a gate's stock");
                 }
                 Moved::Already => {}
-                Moved::Gap(_) | Moved::NotLoaded | Moved::OtherEpoch(_) => return Ok(false),
+                Moved::Gap(_) => return Ok(Round::Gap),
+                Moved::NotLoaded | Moved::OtherEpoch(_) => return Ok(Round::OtherEpoch),
             }
         }
     }
-    Ok(true)
+    Ok(Round::CaughtUp)
 }

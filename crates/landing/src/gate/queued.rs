@@ -101,7 +101,7 @@ impl Resolver {
         }
         let states = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
-            claim_states::of_ids(&mut connection, &ids).await
+            claim_states::of_ids(&mut connection, template, &ids).await
         });
         let states: HashMap<ClaimId, ClaimState> = states.await?;
         let (mut landed, mut open) = (Vec::new(), Vec::new());

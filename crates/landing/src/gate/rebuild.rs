@@ -65,8 +65,23 @@ pub enum RebuildError {
     Store(#[from] StoreError),
     #[error("a gate could not be brought to what MySQL says: the gate failed")]
     Gate(#[from] GateError),
+    /// A movement that the gate lacks is missing in MySQL. Only a rebuild, which reads the stock, helps.
+    #[error("a stock movement that a gate needs is missing in MySQL")]
+    MovementMissing,
     #[error("a gate could not be brought to what MySQL says: interrupted")]
     FailPoint(#[from] io::Error),
+}
+
+impl RebuildError {
+    /// Returns whether a movement that the gate needs is missing or cannot be read, however often it is asked for. A
+    /// rebuild needs no movements: it reads the stock.
+    pub(crate) fn is_of_movements(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_unreadable(),
+            Self::MovementMissing => true,
+            Self::Gate(_) | Self::FailPoint(_) => false,
+        }
+    }
 }
 
 /// The context of a rebuild of one template's gate.

@@ -14,7 +14,7 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId};
-use mysql_store::{MySqlPool, StoreError, claim, connect, template};
+use mysql_store::{MySqlPool, StoreError, connect, fence, template};
 use redis_gate::{Flights, Gate, GateError, InFlight, QuietGate};
 use runtime::FailPoints;
 use thiserror::Error;
@@ -227,7 +227,8 @@ impl Resolver {
             let mut connection = connect::acquire(&self.pool).await?;
             template::watched(&mut connection, now + PRELOAD, now - TAIL).await
         });
-        let watched = watched.await?.into_iter();
+        // The keeper logs those that cannot be read.
+        let watched = watched.await?.rows.into_iter();
         Ok(watched.map(|watched| (watched.template.id, watched.stock.epoch)).collect())
     }
 
@@ -295,16 +296,16 @@ impl Resolver {
         self.points.reach("resolver.before_fence").await?;
         let fence = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
-            claim::fence(&mut connection, template, user, id, now).await
+            fence::place_held(&mut connection, template, user, id, now).await
         });
         let action = match fence.await {
-            Ok(claim::Fence::Landed) => {
+            Ok(fence::Fence::Landed) => {
                 self.points.reach("resolver.before_settle").await?;
                 self.gate.settle(template, epoch, &[(user, id)]).await?;
                 resolved.settled += 1;
                 "settled"
             }
-            Ok(claim::Fence::Stands) => {
+            Ok(fence::Fence::Stands) => {
                 self.points.reach("resolver.before_release").await?;
                 self.gate.release(template, epoch, user, id).await?;
                 resolved.released += 1;

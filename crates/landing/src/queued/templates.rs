@@ -40,35 +40,13 @@ impl Templates {
         if missing.is_empty() {
             return Ok(());
         }
-        match template::of_ids(connection, &missing).await {
-            Ok(found) => self.keep(found),
-            Err(error) if error.is_unreadable() => self.learn_each(connection, &missing).await?,
-            Err(error) => return Err(error),
+        let found = template::of_ids(connection, &missing).await?;
+        self.known.extend(found.rows.into_iter().map(|template| (template.id, template)));
+        for id in found.unreadable {
+            error!(template.id = %id, "the template of queued claims cannot be read");
+            self.unreadable.insert(id);
         }
         Ok(())
-    }
-
-    async fn learn_each(
-        &mut self,
-        connection: &mut MySqlConnection,
-        ids: &[TemplateId],
-    ) -> Result<(), StoreError> {
-        for id in ids {
-            match template::of_ids(connection, &[*id]).await {
-                Ok(found) => self.keep(found),
-                Err(error) if error.is_unreadable() => {
-                    let error = runtime::report(&error);
-                    error!(template.id = %id, error, "the template of queued claims cannot be read");
-                    self.unreadable.insert(*id);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn keep(&mut self, found: Vec<Template>) {
-        self.known.extend(found.into_iter().map(|template| (template.id, template)));
     }
 
     pub(super) fn get(&self, id: TemplateId) -> Option<&Template> {

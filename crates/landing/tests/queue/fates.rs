@@ -1,6 +1,6 @@
 //! What a client with a receipt is told, and what one without a receipt must not cause.
 
-use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, RejectReason, UserId};
+use coupon::{AcceptAfter, Claim, ClaimId, ClaimMode, Epoch, RejectReason, TemplateId, UserId};
 use landing::claims::{
     Answer, Unavailable,
     fate::{ClaimQuery, Fate, QueuedFate, fate, queued_fate},
@@ -106,6 +106,82 @@ async fn a_direct_claim_that_died_with_its_gate_is_given_up_once_no_queue_can_ca
     let fate = looked_up(&chain, &died, USER).await;
     assert!(matches!(fate, Fate::Decided(ClaimFate::GivenUp { .. })), "{fate:?}");
     assert_eq!(chain.world.rows().await, Rows { landed: 0, fences: 1, coupons: 0 });
+}
+
+/// Another template, which was never queued.
+const OTHER: TemplateId = TemplateId(11);
+
+/// Looks an id up under [`OTHER`], which places a fence there.
+async fn fenced_elsewhere(chain: &Chain, id: ClaimId, user: Option<UserId>) {
+    let asked = ClaimQuery { id, template: Some(OTHER), user };
+    let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap();
+    let is_given_up = matches!(fate, Fate::Decided(ClaimFate::GivenUp { template_id: OTHER, .. }));
+    assert!(is_given_up, "no claim of this template has the id: {fate:?}");
+}
+
+/// The id of a claim does not show its template, so anybody may name the wrong one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_claim_that_was_looked_up_under_another_template_lands_all_the_same() {
+    for user in [None, Some(USER), Some(UserId(USER.0 + 1))] {
+        let chain = Chain::queued("wrong template", AcceptAfter::Topic).await;
+        chain.world.publish(OTHER, 5, 1).await;
+        let process = chain.process("a").await;
+        let first = claim(USER, "a", 1);
+        let epoch = epoch_of(&process.claim(&first).await);
+        fenced_elsewhere(&chain, first.id, user).await;
+
+        assert_eq!(told(&chain, &first, epoch).await, QueuedFate::Processing);
+        let fate_of = async |template| {
+            let asked = ClaimQuery { id: first.id, template, user: Some(USER) };
+            fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
+        };
+        assert!(matches!(fate_of(Some(TEMPLATE)).await, Fate::Processing { .. }));
+        assert_eq!(fate_of(None).await, Fate::TemplateNeeded);
+        assert_eq!(chain.world.resolve().await.released, 0, "the resolver lets it wait");
+
+        chain.land().await;
+        assert!(matches!(told(&chain, &first, epoch).await, QueuedFate::Succeeded(_)));
+        assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
+        for template in [Some(TEMPLATE), Some(OTHER), None] {
+            let fate = fate_of(template).await;
+            assert!(matches!(fate, Fate::Decided(ClaimFate::Landed(_))), "{fate:?}");
+        }
+        chain.settled().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_claim_that_was_looked_up_under_another_template_is_rejected_as_any_other() {
+    let chain = Chain::queued("wrong template rejected", AcceptAfter::Topic).await;
+    chain.world.publish(OTHER, 5, 1).await;
+    let process = chain.process("a").await;
+    let first = claim(USER, "a", 2);
+    let epoch = epoch_of(&process.claim(&first).await);
+    fenced_elsewhere(&chain, first.id, None).await;
+    chain.world.execute("update template_stock set stock = 1 where template_id = 10").await;
+    chain.land().await;
+    let rejected = QueuedFate::Rejected(RejectReason::InsufficientStock);
+    assert_eq!(told(&chain, &first, epoch).await, rejected);
+    assert_eq!(chain.world.rows().await, Rows { landed: 0, fences: 0, coupons: 0 });
+}
+
+/// Its own template's resolver then holds the only proof that it never lands.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_direct_claim_that_was_looked_up_under_another_template_is_given_up_in_its_own() {
+    let chain = Chain::open("wrong template direct", ClaimMode::Spill, AcceptAfter::Topic).await;
+    chain.world.publish(OTHER, 5, 1).await;
+    let (gate, died) = (&chain.world.gate, claim(USER, "a", 1));
+    let epoch = chain.world.meta().await.epoch;
+    gate.claim(&died, epoch, now(), QueueOptions::direct()).await.unwrap();
+    fenced_elsewhere(&chain, died.id, None).await;
+    assert!(matches!(looked_up(&chain, &died, USER).await, Fate::Processing { .. }), "in flight");
+    assert_eq!(chain.world.resolve().await.released, 1);
+    let fate = looked_up(&chain, &died, USER).await;
+    let own =
+        |fate| matches!(fate, Fate::Decided(ClaimFate::GivenUp { template_id: TEMPLATE, .. }));
+    assert!(own(fate));
+    let fences = "select count(*) from claim where template_id = 10 and state = 2";
+    assert_eq!(chain.world.number(fences).await, 1, "the fence moved to its template");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,7 @@ use landing::{
     queued::{GateReports, QueuedEnd, QueuedLander},
 };
 use mysql_store::{
-    claim as claims,
+    fence,
     stock::{self, NewMovement},
     template,
 };
@@ -146,7 +146,7 @@ async fn a_mixed_batch_ends_each_claim_as_the_table_says_and_lands_exactly_the_f
     let fenced = queued(claim(UserId(3), "a", 1), &[1]);
     let mut connection = bench.world.connection().await;
     let id = fenced.admission.claim.id;
-    claims::fence(&mut connection, TEMPLATE, UserId(3), id, now()).await.unwrap();
+    fence::place(&mut connection, TEMPLATE, UserId(3), id, now()).await.unwrap();
     let mut late = fresh(5);
     late.admission.epoch = Epoch(9);
     let taken = queued(claim(UserId(1), "b", 1), &[1]);

@@ -66,6 +66,8 @@ pub struct Left {
     pub refusals: u8,
     /// How often a client asks for its claim's state.
     pub looks: u8,
+    /// How often someone looks a claim up under another template, and leaves a fence there.
+    pub strangers: u8,
     /// How often the resolver looks for a queued request that is in neither outbox nor topic.
     pub orphans: u8,
 }
@@ -129,6 +131,7 @@ impl Left {
         deaf: 0,
         refusals: 0,
         looks: 0,
+        strangers: 0,
         orphans: 0,
     };
 }

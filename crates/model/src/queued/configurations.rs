@@ -132,6 +132,22 @@ pub const SMALL: &[Configuration] = &[
         Bounds { left: Left { rebuilds: 1, losses: 1, looks: 2, crashes: 1, ..NONE }, ..SAME },
     ),
     (
+        "lookups under another template; a cut, the same key twice, a crash, a rebuild",
+        Bounds {
+            changes: &[Change::Move(-1)],
+            left: Left { rebuilds: 1, crashes: 1, strangers: 2, looks: 1, ..NONE },
+            ..SAME
+        },
+    ),
+    (
+        "spill; lookups under another template, Redis forgets, a crash, a rebuild",
+        Bounds {
+            mode: Mode::Spill,
+            left: Left { rebuilds: 1, losses: 1, crashes: 1, strangers: 2, ..NONE },
+            ..TWO
+        },
+    ),
+    (
         "an entry that the broker refuses; a queued request that nobody carries, a rebuild",
         Bounds { left: Left { rebuilds: 1, reads: 2, refusals: 1, crashes: 1, ..NONE }, ..SAME },
     ),

@@ -55,7 +55,10 @@ impl Protocol {
                     (Lander::Reread(at, message), "is rolled back")
                 }
             }
-            Lander::Reread(at, message) => self.follow(state, at, message),
+            Lander::Reread(at, message) => {
+                self.lift_foreign(&mut state.truth, message.id);
+                self.follow(state, at, message)
+            }
             Lander::Reject(at, message, reason) => {
                 self.reject_under_lock(state, at, message, reason)
             }
@@ -132,6 +135,7 @@ impl Protocol {
         message: Message,
         reason: Reason,
     ) -> (Lander, &'static str) {
+        self.lift_foreign(&mut state.truth, message.id);
         let decision = self.decide(&state.truth, message, true);
         let same = matches!(
             (reason, decision),

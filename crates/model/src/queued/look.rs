@@ -19,7 +19,7 @@ impl Protocol {
                 for id in (0..IDS as u8).filter(|id| state.receipts[usize::from(*id)] > 0) {
                     after.looker = if !self.bounds.has(Bug::RowReadBeforeEpoch) {
                         Looker::Epoch { id, queued: state.truth.queued_epoch }
-                    } else if state.truth.row(id) == Row::Absent {
+                    } else if matches!(state.truth.row(id), Row::Absent | Row::Foreign) {
                         Looker::NoRow { id }
                     } else {
                         continue;
@@ -38,6 +38,18 @@ impl Protocol {
                 let outcome = if late { Outcome::Lost } else { Outcome::Processing };
                 self.answer(&mut after, id, outcome);
                 next.push((step(Who::Client, "asks for its claim: the second read"), after));
+            }
+        }
+    }
+
+    /// Someone looks a claim up under another template, which is not queued, and leaves a fence there.
+    pub(super) fn look_elsewhere(&self, state: &State, next: &mut Next) {
+        for id in (0..).zip(self.bounds.attempts).map(|(id, _)| id) {
+            if state.left.strangers > 0 && state.truth.row(id) == Row::Absent {
+                let mut after = *state;
+                after.left.strangers -= 1;
+                after.truth.rows[usize::from(id)] = Row::Foreign;
+                next.push((step(Who::Client, "a lookup fences the id in another template"), after));
             }
         }
     }

@@ -135,6 +135,7 @@ impl Model for Protocol {
         }
         self.resolve(state, next);
         self.look(state, next);
+        self.look_elsewhere(state, next);
         self.operate(state, next);
         self.strike(state, next);
         for (_, after) in &mut next[first..] {

@@ -145,6 +145,11 @@ pub const PLANTED: &[Planted] = &[
     ),
     (Bug::ElsewhereWithoutFence, Promise::EveryReceiptEnds, Bounds { left: RELAYED, ..CUT }),
     (
+        Bug::ForeignFenceBinds,
+        Promise::EveryReceiptEnds,
+        Bounds { left: Left { strangers: 1, ..NONE }, ..Bounds::CALM },
+    ),
+    (
         Bug::FenceWithoutEpoch,
         Promise::OneOutcome,
         Bounds { attempts: &[ONE, ONE], left: Left { losses: 1, ..REBUILT }, ..Bounds::CALM },

@@ -42,7 +42,8 @@ impl Protocol {
                 state.gate.settle(epoch, id);
                 Some("it landed: settle.lua")
             }
-            Row::Rejected(_) | Row::Void => {
+            Row::Foreign if !self.is_fenced(&state.truth, id) => None,
+            Row::Rejected(_) | Row::Void | Row::Foreign => {
                 state.gate.release(epoch, user, id);
                 Some("it is rejected or fenced: release.lua")
             }
@@ -85,7 +86,7 @@ impl Protocol {
                 after.resolver = Resolver::Idle;
                 let stands = matches!(state.gate.request(id), Request::Queued(_))
                     && state.gate.live().is_some_and(|meta| meta.epoch == epoch);
-                if stands && state.truth.row(id) == Row::Absent {
+                if stands && matches!(state.truth.row(id), Row::Absent | Row::Foreign) {
                     after.wrong = after.wrong.max(epoch);
                     let carried = state.topic.as_slice()[usize::from(state.committed)..].iter();
                     // Another relay may have published what the broker refused one; such an epoch is needless but safe.

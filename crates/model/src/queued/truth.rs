@@ -64,6 +64,8 @@ pub enum Row {
     Rejected(Reason),
     /// A fence, under a key of its own.
     Void,
+    /// A fence in another template, from a lookup that named the wrong one.
+    Foreign,
 }
 
 /// Why a queued claim is rejected.
@@ -206,7 +208,7 @@ impl Protocol {
         let of_user = (0..IDS as u8).filter(|id| self.attempt(*id).user == user);
         let numbers = of_user.filter_map(|id| match truth.row(id) {
             Row::Landed(number) => Some(number),
-            Row::Absent | Row::Rejected(_) | Row::Void => None,
+            Row::Absent | Row::Rejected(_) | Row::Void | Row::Foreign => None,
         });
         numbers.collect()
     }
@@ -223,7 +225,7 @@ impl Protocol {
             Some(_) => return Decision::Elsewhere,
             None => {}
         }
-        if truth.row(id) == Row::Void {
+        if self.is_fenced(truth, id) {
             return Decision::Fenced;
         }
         if !self.is_of_epoch(truth, epoch, queued) {
@@ -241,6 +243,22 @@ impl Protocol {
             Decision::Short
         } else {
             Decision::Retry
+        }
+    }
+
+    pub(super) fn is_fenced(&self, truth: &Truth, id: u8) -> bool {
+        match truth.row(id) {
+            Row::Void => true,
+            Row::Foreign => self.bounds.has(Bug::ForeignFenceBinds),
+            Row::Absent | Row::Landed(_) | Row::Rejected(_) => false,
+        }
+    }
+
+    /// The reread of a queued landing: lifts a fence of another template.
+    pub(super) fn lift_foreign(&self, truth: &mut Truth, id: u8) {
+        let row = &mut truth.rows[usize::from(id)];
+        if *row == Row::Foreign && !self.bounds.has(Bug::ForeignFenceBinds) {
+            *row = Row::Absent;
         }
     }
 
@@ -275,10 +293,10 @@ impl Protocol {
         free
     }
 
-    /// Inserts the fence `~id`. Returns whether it stands.
+    /// Inserts the fence `~id`, or moves it here from another template. Returns whether it stands.
     pub(super) fn fence(truth: &mut Truth, id: u8) -> bool {
         let row = &mut truth.rows[usize::from(id)];
-        if *row == Row::Absent {
+        if matches!(*row, Row::Absent | Row::Foreign) {
             *row = Row::Void;
         }
         *row == Row::Void
@@ -294,8 +312,8 @@ impl Protocol {
                 Some(_) => Outcome::Rejected,
                 None => Outcome::Lost,
             },
-            Row::Absent if receipt < queued => Outcome::Lost,
-            Row::Absent => Outcome::Processing,
+            Row::Absent | Row::Foreign if receipt < queued => Outcome::Lost,
+            Row::Absent | Row::Foreign => Outcome::Processing,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `claim`: the permanent idempotency guard, and the fence.
+//! `claim`: the permanent idempotency guard.
 
 use chrono::{DateTime, Utc};
 use coupon::{
@@ -7,7 +7,7 @@ use coupon::{
 };
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code, datetime::datetime};
+use crate::{StoreError, code::Code};
 
 /// How far the ids of a claim's coupons may be below its own id, as a difference of ids: ten seconds, for a clock that
 /// is behind the one that assigned the claim's id. Coupon ids are assigned at the landing, usually some milliseconds
@@ -53,60 +53,6 @@ pub async fn state_of(
         .await
         .map_err(StoreError::query("read the claim"))?;
     Ok(code.map(ClaimState::try_from).transpose()?)
-}
-
-/// Result of fencing an admission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fence {
-    /// The fence exists, from now or earlier, or the admission was rejected: it can never land.
-    Stands,
-    /// The admission had landed.
-    Landed,
-}
-
-/// Makes a later landing of an admission impossible, or finds that it has landed.
-///
-/// One row, autocommit. UNIQUE(id) makes it wait for an open insert of the same admission.
-///
-/// # Errors
-/// A statement fails. After a conflict (1205, 1213) the caller tries again.
-pub async fn fence(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-    user: UserId,
-    id: ClaimId,
-    now: DateTime<Utc>,
-) -> Result<Fence, StoreError> {
-    let inserted = sqlx::query(
-        "insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, \
-         valid_from, valid_until, created_at) values (?, ?, ?, ?, 0, ?, repeat(x'00', 16), ?, ?, ?)",
-    )
-    .bind(template.0)
-    .bind(user.0)
-    .bind(RequestId::fence(id).as_str().as_bytes())
-    .bind(id.0)
-    .bind(ClaimState::Void.code())
-    .bind(datetime(now))
-    .bind(datetime(now))
-    .bind(datetime(now))
-    .execute(&mut *connection)
-    .await
-    .map_err(StoreError::query("place a fence"));
-    match inserted {
-        Ok(_) => Ok(Fence::Stands),
-        Err(error) if error.duplicate_key().is_some() => match state_of(connection, id).await? {
-            Some(ClaimState::Landed) => Ok(Fence::Landed),
-            Some(ClaimState::Void | ClaimState::Rejected) => Ok(Fence::Stands),
-            // Claims are never deleted, so a connection that does not see the row leads to another server than the
-            // insert.
-            None => Err(StoreError::Settings(
-                "the row of a claim's id that is taken cannot be read: DATABASE_URL must lead to one \
-                 server, for reads and writes"
-                    .to_owned(),
-            )),
-        },
-        Err(error) => Err(error),
-    }
 }
 
 /// Columns of a claim's row.

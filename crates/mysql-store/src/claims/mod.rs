@@ -2,6 +2,7 @@
 
 pub mod claim;
 pub mod claim_states;
+pub mod fence;
 pub mod landing;
 pub mod lease;
 pub mod look_up;

@@ -6,6 +6,7 @@ pub mod ledger_totals;
 pub mod list;
 pub(crate) mod movement;
 mod queue;
+pub(crate) mod readable;
 pub mod stock;
 pub mod template;
 pub mod template_delete;

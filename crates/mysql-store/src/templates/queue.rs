@@ -10,8 +10,8 @@ use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, code::Code, datetime::datetime};
 
-/// Most templates in one list of queues to be closed. Closing one waits for its topic, so more would only wait.
-pub const UNCLOSED_MAX: u32 = 100;
+/// Most templates in one list of queues to be closed, 8 bytes each: the sales that end in one outage of the topic.
+pub const UNCLOSED_MAX: u32 = 10_000;
 
 /// What the stock row says about a template's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]

@@ -16,7 +16,10 @@ use crate::{
     code::code_of,
     datetime::datetime,
     rows,
-    templates::stock::{self, Stock},
+    templates::{
+        readable::Readable,
+        stock::{self, Stock},
+    },
 };
 
 /// Creates a template as a draft, with its stock row and the movement for its initial total.
@@ -130,16 +133,17 @@ pub(crate) async fn get_shared(
 pub async fn of_ids(
     connection: &mut MySqlConnection,
     ids: &[TemplateId],
-) -> Result<Vec<Template>, StoreError> {
-    let mut found = Vec::with_capacity(ids.len());
+) -> Result<Readable<Template>, StoreError> {
+    let mut found = Readable::default();
     for run in rows::runs(ids) {
         let sql =
             rows::repeat("select * from coupon_template where id in (", "?", ",", run.len(), ")");
         let query = run.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, id| query.bind(id.0));
         let read = query.fetch_all(&mut *connection).await;
-        let templates: Result<Vec<Template>, _> =
-            read.and_then(|rows| rows.iter().map(from_row).collect());
-        found.extend(templates.map_err(StoreError::query("read templates by their ids"))?);
+        let run = read.and_then(|rows| Readable::of(&rows, from_row));
+        let run = run.map_err(StoreError::query("read templates by their ids"))?;
+        found.rows.extend(run.rows);
+        found.unreadable.extend(run.unreadable);
     }
     Ok(found)
 }
@@ -152,7 +156,7 @@ pub async fn changed(
     connection: &mut MySqlConnection,
     ending_after: DateTime<Utc>,
     changed_after: DateTime<Utc>,
-) -> Result<Vec<Template>, StoreError> {
+) -> Result<Readable<Template>, StoreError> {
     sqlx::query(
         "select * from coupon_template \
          where state in (?, ?, ?) and claim_ends_at > ? and changed_at > ?",
@@ -164,7 +168,7 @@ pub async fn changed(
     .bind(datetime(changed_after))
     .fetch_all(connection)
     .await
-    .and_then(|rows| rows.iter().map(from_row).collect())
+    .and_then(|rows| Readable::of(&rows, from_row))
     .map_err(StoreError::query("read the templates that changed"))
 }
 
@@ -232,7 +236,7 @@ pub async fn watched(
     connection: &mut MySqlConnection,
     opening_before: DateTime<Utc>,
     ending_after: DateTime<Utc>,
-) -> Result<Vec<Watched>, StoreError> {
+) -> Result<Readable<Watched>, StoreError> {
     let watched = |row: &MySqlRow| -> Result<_, sqlx::Error> {
         Ok(Watched { template: from_row(row)?, stock: Stock::from_row(row)? })
     };
@@ -252,7 +256,7 @@ pub async fn watched(
     .bind(datetime(opening_before))
     .fetch_all(connection)
     .await
-    .and_then(|rows| rows.iter().map(watched).collect())
+    .and_then(|rows| Readable::of(&rows, watched))
     .map_err(StoreError::query("read the templates near their window"))
 }
 

@@ -1,7 +1,10 @@
 //! The fence: either it exists, or the admission has landed; never neither.
 
-use coupon::{ClaimId, ClaimState};
-use mysql_store::claim::{self, Fence};
+use coupon::{ClaimId, ClaimState, TemplateId};
+use mysql_store::{
+    claim, claim_states,
+    fence::{self, Fence},
+};
 use sqlx::Connection;
 
 use crate::harness::{Store, TEMPLATE, USER, execute, id_of, landing, now, waits_for_a_row};
@@ -10,11 +13,44 @@ use crate::harness::{Store, TEMPLATE, USER, execute, id_of, landing, now, waits_
 async fn a_fence_stands_however_often_it_is_placed() {
     let mut store = Store::with_template("fence stands", 10).await;
     for _ in 0..2 {
-        let fence = claim::fence(&mut store.connection, TEMPLATE, USER, ClaimId(5), now()).await;
+        let fence = fence::place(&mut store.connection, TEMPLATE, USER, ClaimId(5), now()).await;
         assert_eq!(fence.unwrap(), Fence::Stands);
     }
     let state = claim::state_of(&mut store.connection, ClaimId(5)).await.unwrap();
     assert_eq!((state, store.counts().await), (Some(ClaimState::Void), (1, 0)));
+}
+
+#[tokio::test]
+async fn a_fence_in_another_template_stays_for_a_lookup_and_moves_for_who_holds_the_claim() {
+    let mut store = Store::with_template("fence elsewhere", 10).await;
+    let (connection, id) = (&mut store.connection, ClaimId(5));
+    let elsewhere = TemplateId(TEMPLATE.0 + 1);
+    fence::place(connection, elsewhere, USER, id, now()).await.unwrap();
+    let looked_up = fence::place(connection, TEMPLATE, USER, id, now()).await.unwrap();
+    let states = claim_states::of_ids(connection, TEMPLATE, &[id]).await.unwrap();
+    assert_eq!((looked_up, states.get(&id)), (Fence::Stands, None), "it still binds the other");
+    let held = fence::place_held(connection, TEMPLATE, USER, id, now()).await.unwrap();
+    let states = claim_states::of_ids(connection, TEMPLATE, &[id]).await.unwrap();
+    assert_eq!((held, states.get(&id)), (Fence::Stands, Some(&ClaimState::Void)));
+    let again = fence::place_held(connection, TEMPLATE, USER, id, now()).await.unwrap();
+    assert_eq!((again, store.counts().await), (Fence::Stands, (1, 0)));
+}
+
+#[tokio::test]
+async fn only_fences_of_other_templates_are_lifted() {
+    let mut store = Store::with_template("fences lifted", 10).await;
+    let landed = landing("a", &[1]);
+    store.land(std::slice::from_ref(&landed)).await;
+    let connection = &mut store.connection;
+    let (own, foreign) = (ClaimId(5), ClaimId(6));
+    fence::place(connection, TEMPLATE, USER, own, now()).await.unwrap();
+    fence::place(connection, TemplateId(TEMPLATE.0 + 1), USER, foreign, now()).await.unwrap();
+    let held = [own, foreign, landed.landed.id, ClaimId(7)].map(|id| (id, TEMPLATE));
+    assert_eq!(fence::lift_foreign(connection, &held).await.unwrap(), 1);
+    assert_eq!(fence::lift_foreign(connection, &held).await.unwrap(), 0);
+    let states = claim_states::of_ids(connection, TEMPLATE, &held.map(|(id, _)| id)).await.unwrap();
+    let both = [(own, ClaimState::Void), (landed.landed.id, ClaimState::Landed)];
+    assert_eq!(states, both.into_iter().collect());
 }
 
 #[tokio::test]
@@ -23,7 +59,7 @@ async fn a_fence_finds_that_its_admission_landed() {
     let landing = landing("a", &[1]);
     store.land(std::slice::from_ref(&landing)).await;
     let id = landing.landed.id;
-    let fence = claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
+    let fence = fence::place(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
     assert_eq!((fence, store.counts().await), (Fence::Landed, (1, 1)));
 }
 
@@ -39,7 +75,7 @@ async fn a_fence_waits_for_an_open_landing_and_then_wins_or_loses() {
                       values (10, 70, 'a', 5, 1, 1, repeat(x'00', 16), now(), now(), now())";
         execute(&mut transaction, insert).await;
         let fence = tokio::spawn(async move {
-            claim::fence(&mut fencer, TEMPLATE, USER, ClaimId(5), now()).await.unwrap()
+            fence::place(&mut fencer, TEMPLATE, USER, ClaimId(5), now()).await.unwrap()
         });
         waits_for_a_row(&mut store.connection, fencer_id).await;
         if ends { transaction.commit().await } else { transaction.rollback().await }.unwrap();
@@ -57,8 +93,8 @@ async fn of_many_fences_and_one_landing_exactly_one_kind_wins() {
         let (mut lander, landings) = (store.another().await, [landing]);
         let (attempt, one, other) = tokio::join!(
             mysql_store::landing::land(&mut lander, &landings),
-            claim::fence(&mut one, TEMPLATE, USER, id, now()),
-            claim::fence(&mut other, TEMPLATE, USER, id, now()),
+            fence::place(&mut one, TEMPLATE, USER, id, now()),
+            fence::place(&mut other, TEMPLATE, USER, id, now()),
         );
         let state = claim::state_of(&mut lander, id).await.unwrap().unwrap();
         let expected = match state {

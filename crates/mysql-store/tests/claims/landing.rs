@@ -4,7 +4,7 @@ use coupon::{
     ClaimId, CouponId, Epoch, RequestId, TemplateId, TemplateState, UserId, expiry_shard,
 };
 use mysql_store::{
-    MySqlConnection, claim, connect,
+    MySqlConnection, claim, connect, fence,
     landing::{self, Attempt, Landing},
     queued_landing, template, user_coupon,
 };
@@ -293,8 +293,8 @@ async fn a_fenced_admission_can_never_land_and_its_key_still_can() {
     let mut store = Store::with_template("fenced", 10).await;
     let fenced = landing("a", &[1]);
     let id = fenced.landed.id;
-    let fence = claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
-    assert_eq!(fence, claim::Fence::Stands);
+    let fence = fence::place(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
+    assert_eq!(fence, fence::Fence::Stands);
     assert_eq!(store.land(std::slice::from_ref(&fenced)).await, Attempt::ClaimTaken);
     assert_eq!((store.left(TEMPLATE).await, store.counts().await), (10, (1, 0)));
     let mut again = fenced;

@@ -4,7 +4,7 @@ use chrono::DateTime;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};
 use devstack::Flavor;
 use mysql_store::{
-    claim::{self, Fence},
+    fence::{self, Fence},
     look_up::{self, ClaimFate},
 };
 
@@ -91,7 +91,7 @@ async fn a_claim_is_found_by_its_id_once_it_has_landed_or_can_never_land() {
     let other = ClaimId(id.0 + 1);
     assert_eq!(look_up::claim_fate(&mut store.connection, other).await.unwrap(), None);
     let at = DateTime::from_timestamp_millis(1_800_000_000_123).unwrap();
-    let fence = claim::fence(&mut store.connection, TEMPLATE, USER, other, at).await.unwrap();
+    let fence = fence::place(&mut store.connection, TEMPLATE, USER, other, at).await.unwrap();
     assert_eq!(fence, Fence::Stands);
     let found = look_up::claim_fate(&mut store.connection, other).await.unwrap();
     let given_up = ClaimFate::GivenUp { id: other, template_id: TEMPLATE, user_id: USER, at };

@@ -8,7 +8,7 @@ use coupon::{
     UserId, Validity, decide_queued,
 };
 use mysql_store::{
-    claim,
+    claim, fence,
     landing::Attempt,
     queued_landing::{self, QueuedAttempt, QueuedLanding},
     stock, template,
@@ -134,7 +134,7 @@ async fn a_reread_finds_a_keys_answer_a_fence_and_a_template_that_is_gone() {
     let same_key = queued(landing("a", &[2]));
     let fenced = queued(landing("b", &[3]));
     let id = fenced.landed.id;
-    claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
+    fence::place(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
     assert_eq!(land(&mut store, slice::from_ref(&fenced)).await, QueuedAttempt::ClaimTaken);
     let nowhere = queued(landing_of(TemplateId(99), USER, "a", &[1]));
     let expected = [

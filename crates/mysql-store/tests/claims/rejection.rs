@@ -7,6 +7,7 @@ use coupon::{
 };
 use mysql_store::{
     claim,
+    fence::{self, Fence},
     landing::{self, Attempt},
     look_up::{self, ClaimFate, StoredAnswer},
     queued_landing::{self, QueuedAttempt, QueuedLanding, RejectOutcome},
@@ -74,10 +75,10 @@ async fn every_look_shows_a_rejection_and_its_reason() {
     assert_eq!(stored, Some(StoredAnswer::Rejected { id, reason, payload_hash }));
     assert_eq!(look_up::by_key(connection, TEMPLATE, USER, &free).await.unwrap(), None);
     // The row is its own fence.
-    let fence = claim::fence(connection, TEMPLATE, USER, id, now()).await.unwrap();
+    let fence = fence::place(connection, TEMPLATE, USER, id, now()).await.unwrap();
     assert_eq!(
         (fence, state_of(&mut store, id).await),
-        (claim::Fence::Stands, Some(ClaimState::Rejected))
+        (Fence::Stands, Some(ClaimState::Rejected))
     );
 }
 
@@ -108,7 +109,7 @@ async fn nothing_is_rejected_for_what_is_not_so_under_the_lock() {
     let refused = reject(&mut store, &short, RejectReason::InsufficientStock).await;
     assert_eq!(refused, otherwise(QueuedDecision::Retry), "a top-up came between");
     let id = short.landed.id;
-    claim::fence(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
+    fence::place(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
     let refused = reject(&mut store, &short, RejectReason::Failed).await;
     assert_eq!(refused, otherwise(QueuedDecision::Fenced));
     assert_eq!(store.counts().await, (1, 0), "the fence");

@@ -1,7 +1,7 @@
 //! The reread after a rollback.
 
 use coupon::{ClaimRow, ClaimState, Epoch, FoundRows, StockRow, TemplateId, UserId};
-use mysql_store::{claim, connect, landing};
+use mysql_store::{connect, fence, landing};
 
 use crate::harness::{
     EPOCH, Store, TEMPLATE, USER, execute, id_of, landing, landing_of, now, waits_for_a_table,
@@ -14,7 +14,7 @@ async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
     store.land(std::slice::from_ref(&landed)).await;
     let fenced = landing("fenced", &[2]);
     let connection = &mut store.connection;
-    claim::fence(connection, TEMPLATE, USER, fenced.landed.id, now()).await.unwrap();
+    fence::place(connection, TEMPLATE, USER, fenced.landed.id, now()).await.unwrap();
     let same_key = landing("landed", &[3]);
     let same_number = landing("other", &[4, 1]);
     let other_user = landing_of(TEMPLATE, UserId(71), "landed", &[1]);

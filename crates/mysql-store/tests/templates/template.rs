@@ -11,7 +11,7 @@ use mysql_store::{
     template_edit::{self, Edited},
 };
 
-use crate::harness::{MERCHANT, Store, TEMPLATE, draft, now, number};
+use crate::harness::{MERCHANT, Store, TEMPLATE, draft, execute, now, number};
 
 #[tokio::test]
 async fn a_template_comes_back_as_it_was_sent() {
@@ -129,6 +129,7 @@ async fn templates_beyond_draft_are_watched_from_before_their_window_to_its_end(
         (now(), window.ends_at, 0),
     ] {
         let watched = template::watched(connection, opening_before, ending_after).await.unwrap();
+        let watched = watched.rows;
         assert_eq!(watched.len(), count);
         let stock = stock::get(connection, TEMPLATE).await.unwrap().unwrap();
         let right = |one: &Watched| one.template.id == TEMPLATE && one.stock == stock;
@@ -170,17 +171,37 @@ async fn templates_are_read_by_their_ids_and_by_what_changed_while_their_window_
         (last, DateTime::UNIX_EPOCH, vec![]),
     ] {
         let read = template::changed(connection, ending_after, changed_after).await.unwrap();
-        let mut ids: Vec<i64> = read.iter().map(|template| template.id.0).collect();
+        let mut ids: Vec<i64> = read.rows.iter().map(|template| template.id.0).collect();
         ids.sort_unstable();
         assert_eq!(ids, found, "ending after {ending_after}, changed after {changed_after}");
     }
 
     let asked = [3, 9, 1, 4].map(TemplateId);
-    let mut read = template::of_ids(connection, &asked).await.unwrap();
+    let mut read = template::of_ids(connection, &asked).await.unwrap().rows;
     read.sort_by_key(|template| template.id);
     let states: Vec<_> = read.iter().map(|template| (template.id.0, template.state)).collect();
     let expected =
         [(1, TemplateState::Published), (3, TemplateState::Draft), (4, TemplateState::Ended)];
     assert_eq!(states, expected);
-    assert!(template::of_ids(connection, &[]).await.unwrap().is_empty());
+    assert!(template::of_ids(connection, &[]).await.unwrap().rows.is_empty());
+}
+
+/// As after a downgrade, or a change by hand.
+#[tokio::test]
+async fn a_row_that_cannot_be_read_keeps_no_other_template_from_being_read() {
+    let mut store = Store::with_template("unreadable template", 5).await;
+    let connection = &mut store.connection;
+    let other = TemplateId(TEMPLATE.0 + 1);
+    let sent = draft(other);
+    template::create(connection, &sent, 5, "test", now()).await.unwrap();
+    template::change_state(connection, &sent, TemplateState::Published, now()).await.unwrap();
+    let newer = format!("update coupon_template set claim_mode = 99 where id = {TEMPLATE}");
+    execute(connection, &newer).await;
+    let of_ids = template::of_ids(connection, &[TEMPLATE, other]).await.unwrap();
+    assert_eq!((of_ids.rows.len(), of_ids.unreadable), (1, vec![TEMPLATE]));
+    let watched = template::watched(connection, now(), now()).await.unwrap();
+    let ids: Vec<_> = watched.rows.iter().map(|one| one.template.id).collect();
+    assert_eq!((ids, watched.unreadable), (vec![other], vec![TEMPLATE]));
+    let changed = template::changed(connection, now(), DateTime::UNIX_EPOCH).await.unwrap();
+    assert_eq!((changed.rows.len(), changed.unreadable), (1, vec![TEMPLATE]));
 }

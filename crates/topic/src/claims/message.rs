@@ -84,8 +84,10 @@ fn claim_of(wire: Wire) -> Result<QueuedClaim, &'static str> {
     if wire.bucket != ONLY_BUCKET {
         return Err("bucket is not 0");
     }
-    let admitted_at =
-        DateTime::from_timestamp_millis(wire.admitted_at_ms).ok_or("admitted_at_ms is no time")?;
+    let admitted_at = Some(wire.admitted_at_ms)
+        .filter(|ms| limit::CLAIMED_AT_MS.contains(ms))
+        .and_then(DateTime::from_timestamp_millis)
+        .ok_or("admitted_at_ms is no time of a claim")?;
     check_numbers(wire.quantity, &wire.numbers)?;
     let claim = Claim {
         id: wire.id,
@@ -208,6 +210,10 @@ mod tests {
             (r#""epoch":5"#, r#""epoch":0"#),
             (r#""accept_after":"topic""#, r#""accept_after":"never""#),
             ("1700000000123", "9223372036854775807"),
+            ("1700000000123", "8210266876799999"),
+            ("1700000000123", "221845392000000"),
+            ("1700000000123", "946684799999"),
+            ("1700000000123", "-62198755200001"),
         ] {
             let text = TEXT.replacen(right, wrong, 1);
             assert_ne!(text, TEXT, "{right}");
@@ -237,7 +243,7 @@ mod tests {
             hash in any::<[u8; 16]>(),
             (quantity, numbers) in numbers(),
             accept_after in select(AcceptAfter::ALL.to_vec()),
-            ms in 0..4_000_000_000_000_i64,
+            ms in limit::CLAIMED_AT_MS,
             left_after in option::of(any::<i64>()),
             trace_parent in option::of(".*"),
         ) -> QueuedClaim {

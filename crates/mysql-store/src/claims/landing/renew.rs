@@ -31,8 +31,11 @@ pub(crate) async fn all(
     ids.sort_unstable();
     ids.dedup();
     let templates = template::of_ids(connection, &ids).await?;
+    if let Some(id) = templates.unreadable.first() {
+        return Err(StoreError::unreadable(format!("template {id}")));
+    }
     let templates: HashMap<TemplateId, Template> =
-        templates.into_iter().map(|template| (template.id, template)).collect();
+        templates.rows.into_iter().map(|template| (template.id, template)).collect();
     let mut renewed = false;
     for (landed, terms) in landings {
         let Some(template) = templates.get(&landed.template_id) else { continue };

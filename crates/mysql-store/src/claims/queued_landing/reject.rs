@@ -11,7 +11,7 @@ use sqlx::{Connection, MySqlConnection};
 use super::{QueuedLanding, reread};
 use crate::{
     StoreError,
-    claims::claim::{self, Fence},
+    claims::fence::{self, Fence},
     connect,
     datetime::datetime,
 };
@@ -107,7 +107,7 @@ async fn try_fence(
         return Ok(false);
     }
     let (template, user) = (claim.template_id, claim.user_id);
-    let fence = claim::fence(transaction, template, user, claim.id, now).await?;
+    let fence = fence::place_held(transaction, template, user, claim.id, now).await?;
     Ok(fence == Fence::Stands)
 }
 

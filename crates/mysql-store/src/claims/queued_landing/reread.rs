@@ -11,12 +11,15 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 use super::QueuedLanding;
 use crate::{
     StoreError,
-    claims::landing::reread::{Owner, claim_rows},
+    claims::{
+        fence,
+        landing::reread::{Owner, claim_rows},
+    },
     code::Code,
     rows,
 };
 
-/// Returns the rows found for each of `landings`, in order.
+/// Returns the rows found for each of `landings`, in order, after lifting the foreign fences of their ids.
 ///
 /// Under READ COMMITTED each statement sees its own moment, so the claim rows are read last: a claim that landed
 /// meanwhile is then visible, and the stale rows read before it do not matter.
@@ -27,6 +30,9 @@ pub async fn reread(
     connection: &mut MySqlConnection,
     landings: &[QueuedLanding],
 ) -> Result<Vec<QueuedRows>, StoreError> {
+    let own: Vec<_> =
+        landings.iter().map(|one| (one.claim().id, one.claim().template_id)).collect();
+    fence::lift_foreign(connection, &own).await?;
     let templates = templates(connection, landings).await?;
     let numbers = taken_numbers(connection, landings).await?;
     let claims: Vec<&Claim> = landings.iter().map(QueuedLanding::claim).collect();
