@@ -10,6 +10,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use anyhow::Context as _;
+use coupon::TemplateId;
 use metrics::counter;
 use mysql_store::{MySqlConnection, StoreError, connect, settings, validity_move};
 use runtime::{Backoff, FailPoints, Secret};
@@ -39,13 +40,15 @@ pub(crate) struct Mover {
     /// `validity_move.before_commit` and `validity_move.after_commit`, once per chunk.
     pub(crate) points: FailPoints,
     pace: Pace,
+    /// The template whose coupons were moved last. The next one has the next turn.
+    last: Option<TemplateId>,
     /// When the server's writes were last counted.
     counted: Option<Instant>,
 }
 
 impl Mover {
     pub(crate) fn new(database_url: Secret, points: FailPoints) -> Self {
-        Self { database_url, points, pace: Pace::default(), counted: None }
+        Self { database_url, points, pace: Pace::default(), last: None, counted: None }
     }
 
     /// Moves coupons until dropped.
@@ -71,7 +74,7 @@ impl Mover {
                     rest
                 }
                 Ok(None) => LOOK_EVERY,
-                // One of the coupons, or the move itself, was locked: retry the same chunk.
+                // One of the coupons was locked. The same chunk is tried again in its next turn.
                 Err(error) if error.is_conflict() => LOOK_EVERY,
                 Err(error) => return Err(error.into()),
             };
@@ -96,7 +99,8 @@ impl Mover {
         let now = settings::server_time(connection).await?;
         let began = Instant::now();
         let reach = || self.points.reach("validity_move.before_commit");
-        let Some(step) = validity_move::step(connection, now, reach).await? else {
+        let step = validity_move::step(connection, &mut self.last, now, reach).await?;
+        let Some(step) = step else {
             return Ok(None);
         };
         counter!(MOVED.name).increment(step.moved);

@@ -152,7 +152,7 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
     let [one, _, three, four] = &written;
     let all = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
     let named = [four, three, one].map(|entry| Named { entry: entry.clone(), key_name: None });
-    assert_eq!(all, named);
+    assert_eq!(all, audit::Page { lines: named.to_vec(), down_to: None });
     let (at, after) = (now(), now() + TimeDelta::milliseconds(1));
     for (filter, ids) in [
         (Filter { by: By::Platform, ..Filter::of(MERCHANT) }, vec![4, 1]),
@@ -163,19 +163,42 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
         (Filter { from: Some(after), ..Filter::of(MERCHANT) }, vec![]),
     ] {
         let page = audit::page(connection, &filter, None, 10).await.unwrap();
-        let found: Vec<i64> = page.iter().map(|line| line.entry.id.0).collect();
+        let found: Vec<i64> = page.lines.iter().map(|line| line.entry.id.0).collect();
         assert_eq!(found, ids, "{filter:?}");
     }
     let mut ids = async |merchant, target, before: Option<i64>, limit| -> Vec<i64> {
         let filter = Filter { target, ..Filter::of(merchant) };
         let page = audit::page(connection, &filter, before.map(AuditId), limit).await;
-        page.unwrap().iter().map(|line| line.entry.id.0).collect()
+        page.unwrap().lines.iter().map(|line| line.entry.id.0).collect()
     };
     assert_eq!(ids(MERCHANT, None, Some(4), 1).await, [3]);
     assert_eq!(ids(MERCHANT, Some("templates/1"), None, 10).await, [4, 1]);
     assert_eq!(ids(MERCHANT, Some("templates/1"), Some(4), 10).await, [1]);
     assert_eq!(ids(SHOP, None, None, 10).await, [2]);
     assert_eq!(ids(SHOP, Some("templates/2"), None, 10).await, [0; 0]);
+}
+
+/// A key that has done nothing for long would otherwise be searched for in the whole record.
+#[tokio::test]
+async fn a_page_looks_at_a_bounded_part_of_the_record_and_says_how_far() {
+    let mut store = Store::new("long record").await;
+    let connection = &mut store.connection;
+    let most = i64::from(audit::SCANNED_MAX);
+    let first = Entry { key_id: Some(ApiKeyId(5)), ..entry(1, "templates/1") };
+    let others = (2..=most + 2).map(|id| entry(id, "templates/1"));
+    let all: Vec<Entry> = std::iter::once(first).chain(others).collect();
+    audit::record_all(connection, &all).await.unwrap();
+    for target in [None, Some("templates/1")] {
+        let filter = Filter { by: By::Key(ApiKeyId(5)), target, ..Filter::of(MERCHANT) };
+        let none = audit::page(connection, &filter, None, 10).await.unwrap();
+        assert_eq!(none, audit::Page { lines: Vec::new(), down_to: Some(AuditId(3)) });
+        let rest = audit::page(connection, &filter, none.down_to, 10).await.unwrap();
+        assert_eq!((rest.lines.len(), rest.down_to), (1, None));
+        let bounded = Filter { ids: AuditId(0)..AuditId(3), ..filter };
+        assert_eq!(audit::page(connection, &bounded, None, 10).await.unwrap(), rest);
+    }
+    let full = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
+    assert_eq!((full.lines.len(), full.down_to), (10, Some(AuditId(most - 7))));
 }
 
 #[tokio::test]
@@ -190,7 +213,7 @@ async fn the_end_of_an_action_outside_mysql_is_added_to_its_line_once() {
         audit::complete(connection, began.id, after).await.unwrap();
     }
     let lines = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
-    let lines: Vec<Entry> = lines.into_iter().map(|line| line.entry).collect();
+    let lines: Vec<Entry> = lines.lines.into_iter().map(|line| line.entry).collect();
     assert_eq!(lines, [other, Entry { after: Some("{\"epoch\":2}".to_owned()), ..began }]);
 }
 

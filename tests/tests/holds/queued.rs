@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use coupon::UserId;
+use mysql_store::fence;
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::json;
@@ -23,6 +24,10 @@ async fn a_queued_claim_that_waits_is_neither_paid_for_nor_cancelled_and_then_bo
     let answer = until(claim, |answer| answer.status == 202).await;
     let accepted = Accepted::read(&answer, (template, UserId(1)), Some(KEY), 2).unwrap();
     let id = accepted.id;
+    // Somebody has looked the claim up under another template, and left a fence there.
+    let other = world.template(9, |new| new).await;
+    let (mut mysql, now) = (world.mysql().await, world.clock.now());
+    fence::place(&mut mysql, other, UserId(2), id, now).await.unwrap();
     let cancel = format!("/v1/claims/{id}/cancel?template={template}");
     let reason = json!({ "reason": "r" });
     let by_user = anna.send(anna.request(Method::POST, &cancel).json(&reason)).await.unwrap();

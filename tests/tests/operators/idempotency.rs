@@ -54,7 +54,7 @@ fn draft(world: &World) -> Value {
 /// Counts the audit records in MySQL.
 async fn recorded(world: &World) -> usize {
     let mut connection = world.mysql().await;
-    audit::page(&mut connection, &Filter::of(PLATFORM), None, 10_000).await.unwrap().len()
+    audit::page(&mut connection, &Filter::of(PLATFORM), None, 10_000).await.unwrap().lines.len()
 }
 
 /// Counts the templates in MySQL.

@@ -151,7 +151,7 @@ async fn requests_at_once_have_no_more_views_rebuilt_than_a_merchant_may_in_an_h
             assert!(matches!(refused.retry_after, Some(1..=3_601)), "{refused:?}");
         }
         let lines =
-            audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap();
+            audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap().lines;
         let rebuilds = lines.iter().filter(|line| line.entry.action == "view.rebuild");
         assert_eq!(rebuilds.count(), REBUILDS);
         break;
@@ -194,7 +194,7 @@ async fn requests_at_once_have_no_more_gates_rebuilt_than_a_merchant_may_in_an_h
             assert_over(refused, 429, "HOURLY_QUOTA_EXCEEDED", quota, GATES);
         }
         let lines =
-            audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap();
+            audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap().lines;
         let rebuilds = lines.iter().filter(|line| line.entry.action == "gate.rebuild");
         assert_eq!(rebuilds.count(), GATES);
         break template;

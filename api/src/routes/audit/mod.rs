@@ -3,9 +3,12 @@
 
 pub(crate) mod idempotency;
 
+use std::ops::Range;
+
 use axum::{Json, extract::State};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{AuditId, MerchantId};
+use landing::ids;
 use mysql_store::{
     MySqlConnection,
     audit::{self, By, Entry, Filter, Named},
@@ -53,6 +56,10 @@ pub(crate) struct AuditParams {
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
 }
+
+/// Difference between the time of a line and that in its id to allow for. No clock that also judges tokens and claim
+/// windows is wrong by a day for long.
+const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// Names the platform's own key, which has no id.
 const PLATFORM_KEY: &str = "platform";
@@ -161,6 +168,7 @@ pub(crate) async fn begin(
     operation_id = "list_audit",
     tag = "Operations",
     summary = "What operators did, the newest first",
+    description = "A page looks at 10,000 lines at most. So with a filter it may have fewer lines than asked for, or none, while `next_cursor` leads on.",
     security(("operator_key" = [])),
     params(
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
@@ -184,21 +192,32 @@ pub(crate) async fn list(
     let before: Option<AuditId> = cursor::parse(params.cursor.as_ref())?;
     let filter = Filter {
         merchant: merchant_id,
+        ids: ids_within(params.from, params.to),
         target: params.target.as_deref(),
         by: by(params.key_id.as_deref())?,
         from: params.from,
         to: params.to,
     };
-    let entries = connect::within(async {
+    let page = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
         // One extra row shows whether there is a next page.
         audit::page(&mut connection, &filter, before, limit + 1).await
     });
-    let mut entries = entries.await?;
-    let more = entries.len() > limit as usize;
-    entries.truncate(limit as usize);
-    let next = entries.last().filter(|_| more).map(|line| line.entry.id.to_string());
-    Ok(Json(Page::new(entries.into_iter().map(EntryJson::from).collect(), next)))
+    let audit::Page { mut lines, down_to } = page.await?;
+    let more = lines.len() > limit as usize;
+    lines.truncate(limit as usize);
+    let last = lines.last().filter(|_| more).map(|line| line.entry.id);
+    let next = last.or(down_to).map(|id| id.to_string());
+    Ok(Json(Page::new(lines.into_iter().map(EntryJson::from).collect(), next)))
+}
+
+/// Returns the ids that lines of these times may have. A line has the time of the request, by the same clock as its id or
+/// by one that differs a little.
+fn ids_within(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Range<AuditId> {
+    let id = |time: DateTime<Utc>| AuditId(ids::first_at(time));
+    let first = from.and_then(|from| from.checked_sub_signed(SKEW_MAX)).map_or(AuditId(0), id);
+    let last = to.and_then(|to| to.checked_add_signed(SKEW_MAX)).map_or(AuditId(i64::MAX), id);
+    first..last
 }
 
 /// Reads whose actions are asked for.

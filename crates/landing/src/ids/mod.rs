@@ -276,6 +276,13 @@ pub fn made_at(id: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms.cast_signed()).unwrap_or_default()
 }
 
+/// Returns the lowest id that is made at a time or later.
+pub fn first_at(time: DateTime<Utc>) -> i64 {
+    let epoch = i64::try_from(TWITTER_EPOCH.as_millis()).unwrap_or(0);
+    let ms = time.timestamp_millis().saturating_sub(epoch).max(0);
+    ms.saturating_mul(1 << 22)
+}
+
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,8 @@
 //! `audit_entry`: operators' actions. The row is written in the transaction of the action itself, so it exists exactly
 //! if the action took effect. The row of an action outside MySQL is written before the action.
 
+use std::ops::Range;
+
 use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, AuditId, MerchantId};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
@@ -56,9 +58,11 @@ pub enum By {
 }
 
 /// Which entries a page shows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Filter<'a> {
     pub merchant: MerchantId,
+    /// Only entries with these ids. Ids rise with time, so times bound them.
+    pub ids: Range<AuditId>,
     /// Only actions on this object.
     pub target: Option<&'a str>,
     pub by: By,
@@ -71,7 +75,8 @@ pub struct Filter<'a> {
 impl Filter<'static> {
     /// All entries of a merchant.
     pub fn of(merchant: MerchantId) -> Self {
-        Self { merchant, target: None, by: By::Anyone, from: None, to: None }
+        let ids = AuditId(0)..AuditId(i64::MAX);
+        Self { merchant, ids, target: None, by: By::Anyone, from: None, to: None }
     }
 }
 
@@ -153,43 +158,84 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// Returns a merchant's entries with ids below `before`, the newest first, that pass the filter.
+/// Entries of the index that one page passes over: few enough for one statement, also if the filter lets none pass.
+pub const SCANNED_MAX: u32 = 10_000;
+
+/// A part of the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The entries that pass the filter, the newest first.
+    pub lines: Vec<Named>,
+    /// The id down to which every entry was looked at, if there may be more behind it.
+    pub down_to: Option<AuditId>,
+}
+
+/// Returns a merchant's entries with ids below `before`, the newest first, that pass the filter: at most `limit`, among
+/// the next [`SCANNED_MAX`].
 ///
 /// # Errors
-/// The statement fails.
+/// A statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     filter: &Filter<'_>,
     before: Option<AuditId>,
     limit: u32,
+) -> Result<Page, StoreError> {
+    let below = before.map_or(i64::MAX, |id| id.0).min(filter.ids.end.0);
+    let of_target = filter.target.map_or("", |_| "and target = ? ");
+    let index = filter.target.map_or("ix_merchant", |_| "ix_target");
+    // Only the index is read.
+    let head = format!(
+        "select count(*), min(id) from (select id from audit_entry force index ({index}) \
+         where merchant_id = ? {of_target}and id < ? and id >= ? order by id desc limit ?) passed"
+    );
+    let passed = sqlx::query_as(AssertSqlSafe(head)).bind(filter.merchant.0);
+    let passed =
+        filter.target.iter().fold(passed, |query, target| query.bind((*target).to_owned()));
+    let passed: (i64, Option<i64>) = passed
+        .bind(below)
+        .bind(filter.ids.start.0)
+        .bind(SCANNED_MAX)
+        .fetch_one(&mut *connection)
+        .await
+        .map_err(StoreError::query("bound a part of the record"))?;
+    let (scanned, Some(lowest)) = passed else {
+        return Ok(Page { lines: Vec::new(), down_to: None });
+    };
+    let lines = lines(connection, filter, (lowest, below), limit).await?;
+    let is_cut = lines.len() >= limit as usize;
+    let down_to = match lines.last() {
+        Some(line) if is_cut => Some(line.entry.id),
+        _ => (scanned >= i64::from(SCANNED_MAX)).then_some(AuditId(lowest)),
+    };
+    Ok(Page { lines, down_to })
+}
+
+async fn lines(
+    connection: &mut MySqlConnection,
+    filter: &Filter<'_>,
+    (lowest, below): (i64, i64),
+    limit: u32,
 ) -> Result<Vec<Named>, StoreError> {
-    let before = before.map_or(i64::MAX, |id| id.0);
     let (is_any, key) = match filter.by {
         By::Anyone => (true, None),
         By::Platform => (false, None),
         By::Key(id) => (false, Some(id.0)),
     };
-    let query = match filter.target {
-        Some(target) => sqlx::query(
-            "select entry.*, api_key.name as key_name from audit_entry entry \
-             left join api_key on api_key.id = entry.key_id \
-             where entry.merchant_id = ? and entry.target = ? and entry.id < ? \
-             and (? or entry.key_id <=> ?) and entry.created_at >= ? and entry.created_at < ? \
-             order by entry.id desc limit ?",
-        )
-        .bind(filter.merchant.0)
-        .bind(target.to_owned()),
-        None => sqlx::query(
-            "select entry.*, api_key.name as key_name from audit_entry entry \
-             left join api_key on api_key.id = entry.key_id \
-             where entry.merchant_id = ? and entry.id < ? \
-             and (? or entry.key_id <=> ?) and entry.created_at >= ? and entry.created_at < ? \
-             order by entry.id desc limit ?",
-        )
-        .bind(filter.merchant.0),
-    };
+    let of_target = filter.target.map_or("", |_| "and entry.target = ? ");
+    let index = filter.target.map_or("ix_merchant", |_| "ix_target");
+    let sql = format!(
+        "select entry.*, api_key.name as key_name from audit_entry entry force index ({index}) \
+         left join api_key on api_key.id = entry.key_id \
+         where entry.merchant_id = ? {of_target}and entry.id < ? and entry.id >= ? \
+         and (? or entry.key_id <=> ?) and entry.created_at >= ? and entry.created_at < ? \
+         order by entry.id desc limit ?"
+    );
+    let query = sqlx::query(AssertSqlSafe(sql)).bind(filter.merchant.0);
+    let query = filter.target.iter().fold(query, |query, target| query.bind((*target).to_owned()));
     let rows = query
-        .bind(before)
+        .bind(below)
+        .bind(lowest)
         .bind(is_any)
         .bind(key)
         .bind(datetime(time(filter.from.unwrap_or(DateTime::UNIX_EPOCH))))

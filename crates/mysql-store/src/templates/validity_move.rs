@@ -5,6 +5,9 @@
 //! continue it, each coupon is moved once, and a later change waits for one chunk at most. Used and ended coupons stay
 //! as they are, and so do held ones, and coupons that already have the new validity because they were claimed or
 //! confirmed after the change.
+//!
+//! The moves take turns, a chunk each: coupons of one template must not expire by their old deadline because another
+//! template has millions of them.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MoveState, TemplateId, Validity};
@@ -23,6 +26,9 @@ use crate::{
 
 /// Coupons in one chunk: as many as in a flip, for the same reasons.
 pub const CHUNK: usize = FLIP_MAX;
+
+/// Moves that one step tries to lock. Each of the others is being worked on by another worker, and there are few.
+const CANDIDATES_MAX: u32 = 16;
 
 /// A move and its progress.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -102,19 +108,21 @@ pub async fn under_way(connection: &mut MySqlConnection) -> Result<i64, StoreErr
         .map_err(StoreError::query("count the moves under way"))
 }
 
-/// Moves the next chunk of a move that is under way and that no other process is working on. Returns `None` if there is
-/// none. Awaits `reach` before the commit, where a test can end the process.
+/// Moves the next chunk of a move that is under way and that no other process is working on: that of the next template
+/// after `last`, which becomes this one. Returns `None` if there is none. Awaits `reach` before the commit, where a test
+/// can end the process.
 ///
 /// # Errors
 /// A statement or `reach` fails. After a conflict the chunk is unchanged. After a lost connection it is moved or not,
 /// and the next step continues correctly either way.
 pub async fn step<F: Future<Output = std::io::Result<()>>>(
     connection: &mut MySqlConnection,
+    last: &mut Option<TemplateId>,
     now: DateTime<Utc>,
     reach: impl FnOnce() -> F,
 ) -> Result<Option<Step>, StoreError> {
     let mut transaction = connect::begin_on(connection).await?;
-    let step = match try_step(&mut transaction, now).await {
+    let step = match try_step(&mut transaction, last, now).await {
         Ok(Some(step)) => step,
         Ok(None) => {
             transaction.rollback().await.map_err(StoreError::query("roll back"))?;
@@ -135,17 +143,12 @@ pub async fn step<F: Future<Output = std::io::Result<()>>>(
 
 async fn try_step(
     transaction: &mut MySqlConnection,
+    last: &mut Option<TemplateId>,
     now: DateTime<Utc>,
 ) -> Result<Option<Step>, StoreError> {
-    let job: Option<ValidityMove> = sqlx::query_as(
-        "select * from validity_move where state = ? order by template_id limit 1 \
-         for update skip locked",
-    )
-    .bind(MoveState::UnderWay.code())
-    .fetch_optional(&mut *transaction)
-    .await
-    .map_err(StoreError::query("take a move"))?;
-    let Some(job) = job else { return Ok(None) };
+    let Some(job) = take_next(transaction, *last).await? else { return Ok(None) };
+    // Also if its chunk meets a locked coupon: it then waits for its next turn.
+    *last = Some(job.template_id);
     let chunk = chunk(transaction, &job).await?;
     let unused: Vec<_> =
         chunk.iter().filter(|coupon| coupon.unused).map(|coupon| coupon.id).collect();
@@ -173,6 +176,40 @@ async fn try_step(
     .map_err(StoreError::query("write how far a move has come"))?;
     let template_id = job.template_id;
     Ok(Some(Step { template_id, looked_at: chunk.len(), moved, finished }))
+}
+
+/// Locks the first move after `last` that no other process has locked, and begins again after the last one.
+async fn take_next(
+    transaction: &mut MySqlConnection,
+    last: Option<TemplateId>,
+) -> Result<Option<ValidityMove>, StoreError> {
+    // Read unlocked: a locking read would lock those that are only passed over.
+    let candidates: Vec<(i64, i64)> = sqlx::query_as(
+        "select template_id, version from validity_move where state = ? \
+         order by template_id <= ?, template_id limit ?",
+    )
+    .bind(MoveState::UnderWay.code())
+    .bind(last.map_or(-1, |last| last.0))
+    .bind(CANDIDATES_MAX)
+    .fetch_all(&mut *transaction)
+    .await
+    .map_err(StoreError::query("look for a move"))?;
+    for (template, version) in candidates {
+        let job: Option<ValidityMove> = sqlx::query_as(
+            "select * from validity_move where template_id = ? and version = ? and state = ? \
+             for update skip locked",
+        )
+        .bind(template)
+        .bind(version)
+        .bind(MoveState::UnderWay.code())
+        .fetch_optional(&mut *transaction)
+        .await
+        .map_err(StoreError::query("take a move"))?;
+        if job.is_some() {
+            return Ok(job);
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the next coupons of a move, in the order of `uq_number`: first the rest of the last user's, who may have any

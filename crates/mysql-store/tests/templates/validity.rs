@@ -4,9 +4,9 @@
 use std::{future::ready, io};
 
 use chrono::TimeDelta;
-use coupon::{CouponId, MoveState, Template, TemplateState, UserId, Validity};
+use coupon::{CouponId, MoveState, Template, TemplateId, TemplateState, UserId, Validity};
 use mysql_store::{
-    MySqlConnection,
+    MySqlConnection, connect,
     desk::{self, Change},
     landing::{self, Attempt, Landing},
     template,
@@ -18,7 +18,7 @@ use testkit::sql_time;
 
 use crate::{
     coupons::returns::{confirm_some, held, holding, ids},
-    harness::{MERCHANT, Store, TEMPLATE, execute, landing, landing_of, now, number},
+    harness::{MERCHANT, Store, TEMPLATE, draft, execute, landing, landing_of, now, number},
 };
 
 fn until(hours: i64) -> Validity {
@@ -46,7 +46,14 @@ async fn change_of(
 }
 
 async fn step(connection: &mut MySqlConnection) -> Option<Step> {
-    validity_move::step(connection, now(), || ready(Ok(()))).await.unwrap()
+    step_after(connection, &mut None).await
+}
+
+async fn step_after(
+    connection: &mut MySqlConnection,
+    last: &mut Option<TemplateId>,
+) -> Option<Step> {
+    validity_move::step(connection, last, now(), || ready(Ok(()))).await.unwrap()
 }
 
 /// Runs all steps and returns the number of coupons processed and moved.
@@ -251,7 +258,8 @@ async fn a_chunk_that_is_cut_short_leaves_nothing_and_one_under_way_is_nobody_el
     assert_eq!(store.land(&[landing("a", &[1, 2])]).await, Attempt::Landed);
     assert_eq!(change(&mut store.connection, &until(2), true).await, Edited::Done);
     let mut other = store.another().await;
-    let cut = validity_move::step(&mut store.connection, now(), async || {
+    let mut last = None;
+    let cut = validity_move::step(&mut store.connection, &mut last, now(), async || {
         assert_eq!(step(&mut other).await, None, "somebody is at it");
         Err(io::Error::other("cut"))
     });
@@ -260,6 +268,49 @@ async fn a_chunk_that_is_cut_short_leaves_nothing_and_one_under_way_is_nobody_el
     assert_eq!(ending(&mut other, 2, 2).await, 0);
     assert_eq!(move_all(&mut other).await, (2, 2));
     assert_eq!(ending(&mut other, 2, 2).await, 2);
+}
+
+/// The coupons of the other template would expire by their old deadline meanwhile.
+#[tokio::test]
+async fn a_long_move_keeps_no_other_waiting_also_if_its_coupons_are_locked() {
+    let mut store = Store::with_template("turns", 2_000).await;
+    let small = TemplateId(TEMPLATE.0 + 1);
+    let connection = &mut store.connection;
+    template::create(connection, &draft(small), 5, "test", now()).await.unwrap();
+    let created = template::get(connection, small).await.unwrap().unwrap();
+    template::change_state(connection, &created, TemplateState::Published, now()).await.unwrap();
+    let many: Vec<Landing> = (0..CHUNK as i64 + 100).map(|_| unlimited(UserId(5))).collect();
+    for some in many.chunks(250) {
+        assert_eq!(store.land(some).await, Attempt::Landed);
+    }
+    let one = Landing { terms: 2, ..landing_of(small, UserId(1), "a", &[1]) };
+    assert_eq!(store.land(&[one]).await, Attempt::Landed);
+    let connection = &mut store.connection;
+    for id in [TEMPLATE, small] {
+        let template = template::get(connection, id).await.unwrap().unwrap();
+        assert_eq!(change_of(connection, &template, &until(2), true).await, Edited::Done);
+    }
+    let mut last = None;
+    let mut turns = Vec::new();
+    while let Some(step) = step_after(connection, &mut last).await {
+        turns.push((step.template_id, step.finished));
+    }
+    assert_eq!(turns, [(TEMPLATE, false), (small, true), (TEMPLATE, true)]);
+
+    for id in [TEMPLATE, small] {
+        let template = template::get(connection, id).await.unwrap().unwrap();
+        assert_eq!(change_of(connection, &template, &until(3), true).await, Edited::Done);
+    }
+    let mut locker = store.another().await;
+    let mut locked = locker.begin().await.unwrap();
+    let lock = format!("select id from user_coupon where template_id = {TEMPLATE} for update");
+    execute(&mut locked, &lock).await;
+    let mut impatient = connect::lander(&store.url).await.unwrap();
+    let mut last = None;
+    let refused = validity_move::step(&mut impatient, &mut last, now(), || ready(Ok(()))).await;
+    assert!(refused.unwrap_err().is_lock_wait());
+    let next = step_after(&mut impatient, &mut last).await.unwrap();
+    assert_eq!((next.template_id, next.finished), (small, true));
 }
 
 #[tokio::test]

@@ -101,5 +101,5 @@ async fn was_deleted(
     let target = target(id);
     let filter = store::Filter { target: Some(&target), ..store::Filter::of(operator.merchant_id) };
     let last = store::page(connection, &filter, None, 1).await?;
-    Ok(last.iter().any(|named| named.entry.action == format!("template.{VERB}")))
+    Ok(last.lines.iter().any(|named| named.entry.action == format!("template.{VERB}")))
 }
