@@ -178,9 +178,11 @@ codes! {
     CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
         "the coupon was valid until `valid_until`: it can be neither used nor given back. Of a payment: the template's coupons were valid until then, so its held coupon is not confirmed",
     CouponCancelled "COUPON_CANCELLED" 409 "The coupon is cancelled"
-        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted",
+        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted. Of a \
+         claim's cancellation: revoke `replaced_by`, which its user has instead, and cancel again",
     NotConfirmed "NOT_CONFIRMED" 409 "The coupon is held"
-        "the coupon is held until `held_until`: confirm its claim with the payment, then use it",
+        "the coupon is held until `held_until`: confirm its claim with the payment, then use it; or cancel its claim, \
+         to take it away",
     HoldLapsed "HOLD_LAPSED" 409 "The hold has lapsed"
         "the hold of `coupon_id` ended at `lapsed_at`, and that is final: refund the payment",
     AlreadyConfirmed "ALREADY_CONFIRMED" 409 "The coupon is confirmed"
@@ -228,7 +230,7 @@ codes! {
          `expires_at` no later than that",
     QuotaExceeded "QUOTA_EXCEEDED" 409 "The merchant has as many as it may"
         "the merchant has reached the `limit` of `quota`: `open_templates` (end one), `keys` (revoke \
-         one), `open_jobs` (wait for one, or cancel it); or ask the platform for more",
+         one), `open_jobs` (wait for one of `jobs`, or cancel it); or ask the platform for more",
     HourlyQuotaExceeded "HOURLY_QUOTA_EXCEEDED" 429 "Too many in this hour"
         "the merchant's operators have reached the `limit` of `quota` for this hour: wait `Retry-After` \
          seconds, or ask the platform for more",

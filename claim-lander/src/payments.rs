@@ -276,6 +276,7 @@ impl Payments<'_> {
             claim: claim.id,
             template: claim.template_id,
             coupons: payment.coupons.as_deref().unwrap_or(&issued),
+            actor: confirmation::TOPIC,
             now: self.shop.clock.now(),
         };
         let confirmation = confirmation::confirm(&mut transaction, &payment).await?;
@@ -314,7 +315,12 @@ impl Payments<'_> {
 
 fn asked(payment: &PaymentMessage) -> RequestedPayment<'_> {
     let PaymentMessage { payment_ref, claim_id: claim, coupons, .. } = payment;
-    RequestedPayment { payment_ref, claim: *claim, coupons: coupons.as_deref() }
+    RequestedPayment {
+        payment_ref,
+        claim: *claim,
+        coupons: coupons.as_deref(),
+        actor: confirmation::TOPIC,
+    }
 }
 
 /// Returns the payments that can share transactions, with their offsets, by merchant and reference. If a claim or a

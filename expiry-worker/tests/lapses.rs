@@ -245,6 +245,7 @@ async fn cancel(pool: &MySqlPool, id: i64) -> Result<bool, StoreError> {
 async fn confirm(pool: &MySqlPool, id: i64) -> Result<Confirmation, StoreError> {
     let mut transaction = connect::begin(pool).await?;
     let payment = Payment {
+        actor: "platform",
         merchant: MerchantId(1),
         payment_ref: &format!("pay-{id}"),
         claim: ClaimId(id),

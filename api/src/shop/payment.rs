@@ -16,6 +16,8 @@ pub(crate) struct Wanted {
     pub(crate) claim: ClaimId,
     /// By id, each once; `None`: all of the claim.
     pub(crate) coupons: Option<Vec<CouponId>>,
+    /// Who confirms it.
+    pub(crate) actor: String,
 }
 
 /// What a payment has confirmed now, for the first time.
@@ -27,8 +29,12 @@ pub(crate) struct Made {
 
 impl Wanted {
     pub(crate) fn asked(&self) -> RequestedPayment<'_> {
-        let coupons = self.coupons.as_deref();
-        RequestedPayment { payment_ref: &self.payment_ref, claim: self.claim, coupons }
+        RequestedPayment {
+            payment_ref: &self.payment_ref,
+            claim: self.claim,
+            coupons: self.coupons.as_deref(),
+            actor: &self.actor,
+        }
     }
 }
 

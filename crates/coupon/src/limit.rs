@@ -34,7 +34,7 @@ pub const JOB_ROWS_MAX: usize = 50_000;
 pub const JOB_ROW_CHARS_MAX: usize = 64;
 
 /// Most jobs of one merchant that have not ended. The jobs of all merchants take turns, so more would only wait.
-pub const JOBS_OPEN_MAX: i64 = 20;
+pub const JOBS_OPEN_MAX: usize = 20;
 
 /// Largest amount of an order, in minor units: ten billion of most currencies. A larger one is more likely a typing
 /// error, and the sum over millions of such orders still fits into 64 bits.

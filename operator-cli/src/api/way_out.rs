@@ -37,8 +37,8 @@ const WAYS: [(&str, &str); 28] = [
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
     (
         "QUOTA_EXCEEDED",
-        "`coupon key list` and `coupon key revoke ID`, `coupon template list` and `coupon template end ID` make room; \
-         the platform's settings say how many a merchant may have.",
+        "`coupon key list` and `coupon key revoke ID`, `coupon template list` and `coupon template end ID`, `coupon jobs \
+         cancel ID` make room; the platform's settings say how many a merchant may have.",
     ),
     (
         "COUPON_LOCKED",

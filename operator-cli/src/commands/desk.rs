@@ -162,6 +162,8 @@ fn read(file: &Path) -> Result<String, Failure> {
     } else {
         fs::read_to_string(file)
     };
+    // Spreadsheets begin a file with a mark of its encoding, which is no part of the first user.
+    let text = text.map(|text| text.trim_start_matches('\u{feff}').to_owned());
     text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}.", file.display())))
 }
 

@@ -64,6 +64,12 @@ async fn outcomes(flavor: Flavor) {
     assert_eq!((&seen["state"], &seen["outcomes"]), (&json!("finished"), &outcomes));
     let again = grant(api, template, "k", &body).await;
     assert_eq!((again.body.as_str(), again.replayed), (first.body.as_str(), true));
+    // A retry after the key was rotated is still the same job.
+    let key = json!({ "name": "another", "scopes": ["operate"] });
+    let key: Value = post(api, "/v1/api-keys", &key).await.json().unwrap();
+    let other = api.with_operator_key(key["key"].as_str().unwrap());
+    let again = grant(&other, template, "k", &body).await;
+    assert_eq!((again.body.as_str(), again.replayed), (first.body.as_str(), true));
     assert_eq!(world.count(template).await.all(), 10);
 
     let rows = get(api, &format!("/v1/jobs/{job}/rows?limit=100")).await;
@@ -158,7 +164,7 @@ async fn a_job_waits_for_a_paused_template_and_can_be_cancelled_and_a_file_is_on
 
     let cli = Cli::of(&world);
     let file = world.platform.options.dir.join("users.txt");
-    fs::write(&file, "7\n8\n\n8\nnobody\n").unwrap();
+    fs::write(&file, "\u{feff}7\n8\n\n8\nnobody\n").unwrap();
     let granted = cli.json(&format!("grants {template} {} --reason cli", file.display())).await;
     let outcomes = json!({ "granted": 2, "duplicate": 1, "invalid_user_id": 1 });
     assert_eq!((&granted["state"], &granted["outcomes"]), (&json!("finished"), &outcomes));

@@ -92,6 +92,48 @@ async fn a_shop_takes_confirmed_coupons_back_but_no_used_one_and_the_record_says
     world.end().await;
 }
 
+/// Otherwise the shop would refund a user who keeps the coupon.
+#[tokio::test]
+async fn a_claim_whose_coupon_was_replaced_is_cancelled_only_once_the_replacement_is_revoked() {
+    let world = World::start("cancel replaced").await;
+    let api = world.api();
+    let template = world.template(9, held).await;
+    let (anna, claim) = claimed(&world, template, (1, "a"), 1).await;
+    let [one] = ids(&claim)[..] else { panic!("one coupon") };
+    let early = post(api, &format!("/v1/coupons/{one}/revoke"), &json!({ "reason": "r" })).await;
+    assert_eq!(refusal(&early), (409, "NOT_CONFIRMED".to_owned()));
+    let early: Value = early.json().unwrap();
+    assert_eq!(early["claim_id"], claim.id.to_string());
+    assert_eq!(api.confirm(claim.id, "pay-1", None).await.unwrap().status, 200);
+    let replaced =
+        post(api, &format!("/v1/coupons/{one}/replace"), &json!({ "reason": "r" })).await;
+    let replaced: Value = replaced.json().unwrap();
+    let other = replaced["replacement"]["id"].as_str().unwrap().to_owned();
+    for cancelled in
+        [api.cancel(claim.id, "refunded", None).await, anna.cancel(claim.id, None).await]
+    {
+        let cancelled = cancelled.unwrap();
+        assert_eq!(refusal(&cancelled), (409, "COUPON_CANCELLED".to_owned()));
+        let cancelled: Value = cancelled.json().unwrap();
+        assert_eq!(cancelled["replaced_by"], other, "{cancelled}");
+    }
+    assert_eq!(world.count(template).await.unused, 1);
+    let revoked =
+        post(api, &format!("/v1/coupons/{other}/revoke"), &json!({ "reason": "r" })).await;
+    assert_eq!(revoked.status, 200, "{}", revoked.body);
+    assert_eq!(api.cancel(claim.id, "refunded", None).await.unwrap().status, 200);
+    assert_eq!(world.count(template).await.cancelled, 2);
+    let story = get(api, &format!("/v1/claim-states/{}/story", claim.id)).await;
+    let payment = &story["payments"][0];
+    assert_eq!(
+        (&payment["payment_ref"], &payment["actor"], &payment["coupons"]),
+        (&json!("pay-1"), &json!("platform"), &json!([one.to_string()])),
+        "{story}"
+    );
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_template_that_retires_what_comes_back_sells_no_unit_again() {
     let world = World::start("cancel retires").await;

@@ -217,7 +217,7 @@ async fn requests_at_once_leave_no_more_jobs_open_than_a_merchant_may_have() {
     let template = published(&apis[0], &world).await;
     // So that no job ends.
     apis[0].turn(template, "pause").await.unwrap();
-    let most = usize::try_from(limit::JOBS_OPEN_MAX).unwrap();
+    let most = limit::JOBS_OPEN_MAX;
     let grant = |api: &Api, user: usize| {
         let body = json!({ "user_ids": [(user + 1).to_string()], "reason": "x" });
         let path = format!("/v1/templates/{template}/grants");
@@ -231,10 +231,12 @@ async fn requests_at_once_leave_no_more_jobs_open_than_a_merchant_may_have() {
     assert_eq!(refused.len(), AT_ONCE);
     for refused in refused {
         assert_over(refused, 409, "QUOTA_EXCEEDED", "open_jobs", most);
+        let open: Value = refused.json().unwrap();
+        assert_eq!(open["jobs"].as_array().unwrap().len(), most, "those that can be cancelled");
     }
     let mut connection = world.mysql().await;
     let jobs = mysql_store::verify::number(&mut connection, "select count(*) from job").await;
-    assert_eq!(jobs.unwrap(), limit::JOBS_OPEN_MAX);
+    assert_eq!(jobs.unwrap(), most as i64);
 
     // A job that has ended frees its place.
     let job: Value = accepted[0].json().unwrap();

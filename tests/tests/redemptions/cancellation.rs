@@ -145,15 +145,23 @@ async fn an_order_with_more_uses_than_one_rollback_gives_back_is_given_back_in_g
     assert_eq!((&body["field"], &body["standing"]), (&json!("coupons"), &json!(MANY)));
     assert_eq!(world.count(template).await.used, MANY, "a refusal gives nothing back");
     // From the end, beyond what the answer shows.
-    for group in coupons.rchunks(NAMED).take(2) {
-        let named: Vec<String> = group.iter().map(ToString::to_string).collect();
-        let some = json!({ "reason": "cancelled", "coupons": named });
-        let back = roll_back(api, "name", &some).await;
-        assert_eq!(back.status, 200, "{back:?}");
-        assert_eq!(back.body, roll_back(api, "name", &some).await.body, "byte by byte");
-    }
-    let back = roll_back(api, "name", &all).await;
+    let named: Vec<String> =
+        coupons.rchunks(NAMED).take(1).flatten().map(ToString::to_string).collect();
+    let some = json!({ "reason": "cancelled", "coupons": named });
+    let back = roll_back(api, "name", &some).await;
     assert_eq!(back.status, 200, "{back:?}");
+    assert_eq!(back.body, roll_back(api, "name", &some).await.body, "byte by byte");
+    // Then as each refusal says, to the end.
+    let back = loop {
+        let whole = roll_back(api, "name", &all).await;
+        if whole.status == 200 {
+            break whole;
+        }
+        assert_eq!(outcome(&whole), (422, "INVALID_REDEMPTION".to_owned()));
+        let refused: Value = whole.json().unwrap();
+        let next = json!({ "reason": "cancelled", "coupons": refused["next"] });
+        assert_eq!(roll_back(api, "name", &next).await.status, 200);
+    };
     assert_eq!(back.body, roll_back(api, "name", &all).await.body, "byte by byte");
     assert_eq!(back.json::<Value>().unwrap()["complete"], false, "it shows the first ones");
     assert_eq!(world.count(template).await.used, 0);

@@ -11,7 +11,7 @@ use coupon::{ClaimId, CouponId, CouponStatus, text};
 use mysql_store::{
     checkout,
     connect::{self, Transaction},
-    redemption,
+    desk, redemption,
     returns::{Cause, GivenBack, Return},
     settings,
     user_coupon::UserCoupon,
@@ -98,7 +98,7 @@ fn example() -> Value {
     responses((status = 200, description = "They are cancelled.", body = CancelledBody)),
     extensions(("x-problems" = json!(
         "RATE_LIMITED INVALID_CHANGE CLAIM_NOT_FOUND COUPON_NOT_FOUND TEMPLATE_NOT_FOUND TEMPLATE_NEEDED HOLD_LAPSED \
-         ALREADY_CONFIRMED COUPON_USED COUPON_EXPIRED HOLD_UNSURE CLAIM_PENDING GATE_UNAVAILABLE OVERLOADED"
+         ALREADY_CONFIRMED COUPON_USED COUPON_EXPIRED COUPON_CANCELLED HOLD_UNSURE CLAIM_PENDING GATE_UNAVAILABLE OVERLOADED"
     )))
 )]
 pub(crate) async fn cancel(
@@ -161,6 +161,8 @@ async fn try_cancel(
     for coupon in &before {
         if !stands(coupon, who, (now, server_now)).map_err(|why| named(why, coupon.id))? {
             open.push(coupon.id);
+        } else if let Some(other) = desk::usable_replacement(&mut transaction, coupon.id).await? {
+            return Err(named(replaced(&other), coupon.id));
         }
     }
     if open.is_empty() {
@@ -217,6 +219,16 @@ fn stands(
             }
         },
     }
+}
+
+/// The coupon was replaced by one that its user still has. Called cancelled, the claim would leave it to him.
+fn replaced(other: &UserCoupon) -> Problem {
+    let detail = format!(
+        "The coupon was replaced by {}, which its user still has. Revoke that one, after giving it back if it is used; \
+         then cancel again.",
+        other.id
+    );
+    Problem::new(Code::CouponCancelled, detail).with("replaced_by", other.id.to_string())
 }
 
 /// Writes the line of the audit record.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     access,
-    auth::Redeemer,
+    auth::{Operator, Redeemer},
     code::Code,
     http::{
         extract::{Body, Params, PathId},
@@ -114,6 +114,7 @@ pub(crate) async fn confirm(
         payment_ref: payment_ref.clone(),
         claim: id,
         coupons: coupons.clone().map(ascending),
+        actor: shop.actor(),
     };
     let together = async { Ok::<_, Problem>(app.batches.payments.together(wanted).await) };
     let ended = match connect::within(together).await {
@@ -121,7 +122,7 @@ pub(crate) async fn confirm(
         Ok(None) => {
             let claim = find::of_shop(&app, shop, id, params.template).await?;
             let coupons = claim.coupons(coupons.as_deref())?;
-            let work = || try_confirm(&app, &claim, &coupons, &payment_ref);
+            let work = || try_confirm(&app, shop, &claim, (&coupons, &payment_ref));
             connect::within(connect::retried(work, Problem::is_contended)).await
         }
         Err(problem) => Err(problem),
@@ -138,13 +139,13 @@ fn ascending(mut coupons: Vec<CouponId>) -> Vec<CouponId> {
 /// Confirms the coupons. Returns whether an earlier call had done so.
 async fn try_confirm(
     app: &App,
+    shop: Operator,
     claim: &Claim,
-    coupons: &[CouponId],
-    payment_ref: &str,
+    (coupons, payment_ref): (&[CouponId], &str),
 ) -> Result<(Made, bool), Problem> {
-    let (id, now) = (claim.landed.id, app.clock.now());
+    let (id, now, actor) = (claim.landed.id, app.clock.now(), &*shop.actor());
     let (template, merchant) = (claim.template.id, claim.template.merchant_id);
-    let payment = Payment { merchant, payment_ref, claim: id, template, coupons, now };
+    let payment = Payment { merchant, payment_ref, claim: id, template, coupons, actor, now };
     let mut transaction = connect::begin(&app.pool).await?;
     match confirmation::confirm(&mut transaction, &payment).await? {
         Confirmation::Confirmed(coupons) => {
@@ -166,6 +167,12 @@ async fn try_confirm(
         Confirmation::Ended { valid_until } => Err(coupon_json::ended(valid_until)),
         Confirmation::NotHeld { coupon, status: CouponStatus::Cancelled } => {
             Err(named(coupon_json::cancelled(), coupon))
+        }
+        // Nothing was held, so no other payment was faster.
+        Confirmation::NotHeld { .. } if !claim.template.hold.holds() => {
+            let detail = "The template does not hold its coupons: they can be used from their claim on, and no payment \
+                          confirms them.";
+            Err(Problem::new(Code::InvalidPayment, detail).with("field", "hold_ms"))
         }
         Confirmation::NotHeld { coupon, .. } => {
             let detail = "The coupon is confirmed already, and not by this payment.";

@@ -2,7 +2,11 @@
 
 use axum::{Json, extract::State};
 use coupon::{ClaimId, TemplateId};
-use mysql_store::look_up::ClaimFate;
+use mysql_store::{
+    confirmation::{self, Confirmed},
+    connect,
+    look_up::ClaimFate,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -37,8 +41,37 @@ pub(crate) struct StoryBody {
     read_at: String,
     /// The hops that took longer than is usual, by name.
     late: Vec<&'static str>,
+    /// The payments that have confirmed held coupons of the claim.
+    payments: Vec<PaymentBody>,
     /// The way, in order. That of a claim without an outcome ends with the hop that it waits for.
     hops: Vec<Hop>,
+}
+
+/// A payment that has confirmed held coupons of the claim.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimPayment)]
+struct PaymentBody {
+    payment_ref: String,
+    #[schema(value_type = Instant)]
+    confirmed_at: String,
+    /// `key:` and the key's id, `platform` for the platform's own key, or `topic` for a message on `coupon.payments`. Null: it
+    /// was not recorded then.
+    #[schema(required = true)]
+    actor: Option<String>,
+    /// The coupons that it confirmed.
+    #[schema(value_type = Vec<Id>)]
+    coupons: Vec<String>,
+}
+
+impl From<Confirmed> for PaymentBody {
+    fn from(payment: Confirmed) -> Self {
+        Self {
+            payment_ref: payment.payment_ref,
+            confirmed_at: instant(payment.confirmed_at),
+            actor: payment.actor,
+            coupons: payment.coupons.split(',').map(str::to_owned).collect(),
+        }
+    }
 }
 
 /// Example for the OpenAPI document.
@@ -52,6 +85,7 @@ fn example() -> Value {
     };
     story["read_at"] = json!("2026-11-27T08:05:00.000Z");
     story["late"] = json!(["landed"]);
+    story["payments"] = json!([]);
     story["hops"] = json!([
         hop("admitted", "2026-11-27T08:00:01.207Z", 1, Some(119)),
         hop("landed", "2026-11-27T08:00:01.607Z", 400, Some(119)),
@@ -87,8 +121,17 @@ pub(crate) async fn get(
     let subject = subject(id, &found);
     let facts = app.stories.read(&app.pool, app.view.store(), &subject, now).await;
     let hops = tell(&facts.map_err(untold)?, now);
+    let payments = payments(&app, id).await?;
     let state = ClaimStateBody::of(id, &found);
-    Ok(Json(StoryBody { state, read_at: instant(now), late: late(&hops), hops }))
+    Ok(Json(StoryBody { state, read_at: instant(now), late: late(&hops), payments, hops }))
+}
+
+async fn payments(app: &App, id: ClaimId) -> Result<Vec<PaymentBody>, Problem> {
+    let read = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        confirmation::of_claim(&mut connection, id).await
+    });
+    Ok(read.await?.into_iter().map(PaymentBody::from).collect())
 }
 
 fn subject(id: ClaimId, found: &Found) -> StorySubject {

@@ -179,8 +179,7 @@ async fn try_redeem(
     // As stored: every later answer is made of the same values.
     let stored = redemption_order::find(&mut transaction, name).await?;
     let redeemed = stored.and_then(|order| order.redeemed).unwrap_or(redeemed);
-    let made = redemption::of_order(&mut transaction, name).await?;
-    let own: Vec<_> = made.into_iter().filter(|one| one.money.is_some()).collect();
+    let own = redemption::together(&mut transaction, name, user).await?;
     let body = RedemptionBody::of(asked.order_ref, &redeemed, &own);
     app.commit(transaction).await?;
     info!(coupons = locked.len(), "an order redeemed coupons");
@@ -220,8 +219,7 @@ async fn known(
     if !is_same {
         return Err(checkout::order_redeemed());
     }
-    let made = redemption::of_order(transaction, name).await?;
-    let own: Vec<_> = made.into_iter().filter(|one| one.money.is_some()).collect();
+    let own = redemption::together(transaction, name, redeemed.user_id).await?;
     if own.iter().any(|one| one.rolled_back.is_some()) {
         return Err(checkout::order_cancelled());
     }
@@ -289,7 +287,14 @@ pub(crate) async fn get(
     let read = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
         let order = redemption_order::find(&mut connection, order_of(shop, name)).await?;
-        let made = redemption::of_order(&mut connection, order_of(shop, name)).await?;
+        let mut made = redemption::of_order(&mut connection, order_of(shop, name)).await?;
+        if let Some(redeemed) = order.as_ref().and_then(|order| order.redeemed.as_ref()) {
+            // Also if they are behind the first ones.
+            let name = order_of(shop, name);
+            made.extend(redemption::together(&mut connection, name, redeemed.user_id).await?);
+            made.sort_unstable_by_key(|one| one.id);
+            made.dedup_by_key(|one| one.id);
+        }
         let all = redemption::count(&mut connection, order_of(shop, name)).await?;
         Ok::<_, Problem>((order, made, all))
     });

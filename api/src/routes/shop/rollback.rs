@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, text};
 use mysql_store::{
     MySqlConnection, connect,
-    redemption::{self, OF_ORDER_MAX, OrderCounts, Redemption},
+    redemption::{self, OrderCounts, Redemption},
     redemption_order::{self, Hold, OrderName},
     user_coupon::{self, Unuse},
 };
@@ -57,6 +57,9 @@ pub(crate) struct RollbackRequest {
 
 /// Most coupons that one request names; an order that redeems them together has a fifth of this.
 const COUPONS_MAX: usize = 100;
+
+/// Coupons that a rollback of a whole order gives back: five statements for each are over within a second or two.
+const ORDER_MAX: i64 = 200;
 
 /// Length of the record's `varchar(60)` column of targets, in characters. Of the longest names of orders it has the
 /// beginning; the line itself has all of it.
@@ -142,10 +145,10 @@ async fn standing(
 ) -> Result<Vec<CouponId>, Problem> {
     let Some(coupons) = coupons else {
         let OrderCounts { standing, .. } = redemption::count(transaction, name).await?;
-        if standing > i64::from(OF_ORDER_MAX) {
-            return Err(too_many(standing));
-        }
         let made = redemption::standing(transaction, name).await?;
+        if standing > ORDER_MAX {
+            return Err(too_many(standing, &made));
+        }
         return Ok(by_coupon(made).into_keys().collect());
     };
     let made = by_coupon(redemption::of_coupons(transaction, name, coupons).await?);
@@ -158,12 +161,14 @@ async fn standing(
 }
 
 /// Refuses to give back in part what was asked for as a whole.
-fn too_many(standing: i64) -> Problem {
+fn too_many(standing: i64, made: &[Redemption]) -> Problem {
     let detail = format!(
-        "the order uses {standing} coupons, and one rollback gives back {OF_ORDER_MAX}; name them in groups of up \
-         to {COUPONS_MAX}, then send this again to cancel the order"
+        "the order uses {standing} coupons, and one rollback of a whole order gives back {ORDER_MAX}. Give back those in \
+         `next`, then send this again; the last time it cancels the order"
     );
-    checkout::invalid("coupons", &detail).with("standing", standing)
+    let next: Vec<String> =
+        made.iter().take(COUPONS_MAX).map(|one| one.coupon_id.to_string()).collect();
+    checkout::invalid("coupons", &detail).with("standing", standing).with("next", next)
 }
 
 /// Cancels an order that is locked, and records it if it was not cancelled before.

@@ -22,8 +22,42 @@ pub struct Payment<'a> {
     pub template: TemplateId,
     /// The coupons it confirms, ascending: of this claim, at least one.
     pub coupons: &'a [CouponId],
+    /// Who confirms it: `key:<id>`, `platform`, or [`TOPIC`].
+    pub actor: &'a str,
     /// The caller's clock.
     pub now: DateTime<Utc>,
+}
+
+/// The actor of a payment that came as a message.
+pub const TOPIC: &str = "topic";
+
+/// A payment that has confirmed coupons of a claim.
+#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
+pub struct Confirmed {
+    pub payment_ref: String,
+    /// Ids, ascending, separated by commas.
+    pub coupons: String,
+    pub confirmed_at: DateTime<Utc>,
+    /// `None`: confirmed before actors were recorded.
+    pub actor: Option<String>,
+}
+
+/// Returns the payments that have confirmed coupons of a claim, in their order: one for each coupon at most.
+///
+/// # Errors
+/// The statement fails.
+pub async fn of_claim(
+    connection: &mut MySqlConnection,
+    claim: ClaimId,
+) -> Result<Vec<Confirmed>, StoreError> {
+    sqlx::query_as(
+        "select payment_ref, coupons, confirmed_at, actor from coupon_payment \
+         where claim_id = ? order by confirmed_at, payment_ref",
+    )
+    .bind(claim.0)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the payments of a claim"))
 }
 
 /// Result of a confirmation. All but `Confirmed` change nothing.
@@ -182,14 +216,16 @@ async fn record(
     payment: &Payment<'_>,
 ) -> Result<bool, StoreError> {
     let inserted = sqlx::query(
-        "insert into coupon_payment (merchant_id, payment_ref, claim_id, coupons, confirmed_at) \
-         values (?, ?, ?, ?, ?)",
+        "insert into coupon_payment \
+         (merchant_id, payment_ref, claim_id, coupons, confirmed_at, actor) \
+         values (?, ?, ?, ?, ?, ?)",
     )
     .bind(payment.merchant.0)
     .bind(payment.payment_ref)
     .bind(payment.claim.0)
     .bind(listed(payment.coupons))
     .bind(datetime(payment.now))
+    .bind(payment.actor)
     .execute(transaction)
     .await
     .map_err(StoreError::query("record a payment"));

@@ -31,6 +31,8 @@ pub struct RequestedPayment<'a> {
     pub claim: ClaimId,
     /// The coupons it confirms, ascending; `None`: all of the claim, as issued.
     pub coupons: Option<&'a [CouponId]>,
+    /// As of [`Payment::actor`].
+    pub actor: &'a str,
 }
 
 /// A payment that is confirmed with the others: its position, and its coupons as they are then.
@@ -166,7 +168,7 @@ fn fitting<'a>(
     let mut count = 0;
     let mut fitting = Vec::new();
     for (at, one) in asked {
-        let RequestedPayment { payment_ref, claim, coupons } = **one;
+        let RequestedPayment { payment_ref, claim, coupons, actor } = **one;
         let Some(HeldClaim { template, quantity, coupons: held }) = claims.get(&claim) else {
             continue;
         };
@@ -178,7 +180,8 @@ fn fitting<'a>(
         if count + coupons.len() <= COUPONS_MAX {
             count += coupons.len();
             let template = *template;
-            fitting.push((*at, Payment { merchant, payment_ref, claim, template, coupons, now }));
+            let payment = Payment { merchant, payment_ref, claim, template, coupons, actor, now };
+            fitting.push((*at, payment));
         }
     }
     fitting
@@ -230,8 +233,8 @@ async fn record_all(
 ) -> Result<bool, StoreError> {
     for run in rows::runs(payments) {
         let head = "insert into coupon_payment \
-            (merchant_id, payment_ref, claim_id, coupons, confirmed_at) values ";
-        let sql = rows::repeat(head, "(?, ?, ?, ?, ?)", ", ", run.len(), "");
+            (merchant_id, payment_ref, claim_id, coupons, confirmed_at, actor) values ";
+        let sql = rows::repeat(head, "(?, ?, ?, ?, ?, ?)", ", ", run.len(), "");
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for payment in run {
             query = query
@@ -239,7 +242,8 @@ async fn record_all(
                 .bind(payment.payment_ref)
                 .bind(payment.claim.0)
                 .bind(listed(payment.coupons))
-                .bind(datetime(payment.now));
+                .bind(datetime(payment.now))
+                .bind(payment.actor);
         }
         let added = query.execute(&mut *transaction).await;
         match added.map_err(StoreError::query("record payments")) {

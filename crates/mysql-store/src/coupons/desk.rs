@@ -264,6 +264,25 @@ pub async fn replacement_of(
     .map_err(StoreError::query("read a replacement"))
 }
 
+/// Returns the coupon at the end of a coupon's chain of replacements, if its user can use it or has used it.
+///
+/// # Errors
+/// A statement fails.
+pub async fn usable_replacement(
+    connection: &mut MySqlConnection,
+    id: CouponId,
+) -> Result<Option<UserCoupon>, StoreError> {
+    let mut last = None;
+    let mut next = replacement_of(connection, id).await?;
+    // Each replacement was made by an operator's call, so a chain is short.
+    while let Some(coupon) = next {
+        next = replacement_of(connection, coupon.id).await?;
+        last = Some(coupon);
+    }
+    let ends = [CouponStatus::Unused, CouponStatus::Used];
+    Ok(last.filter(|coupon| ends.contains(&coupon.status)))
+}
+
 /// Returns the coupon that another one replaces, if it is a replacement.
 ///
 /// # Errors

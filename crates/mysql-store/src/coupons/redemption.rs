@@ -193,6 +193,22 @@ pub async fn of_order(
     read(connection, name, sql, &[]).await
 }
 
+/// Returns what one request redeemed together for an order, whatever single uses of other users bear its name.
+///
+/// # Errors
+/// The statement fails.
+pub async fn together(
+    connection: &mut MySqlConnection,
+    name: OrderName<'_>,
+    user: UserId,
+) -> Result<Vec<Redemption>, StoreError> {
+    let sql = format!(
+        "{COLUMNS} and made.user_id = {user} and made.amount is not null order by made.id \
+         limit {OF_ORDER_MAX}"
+    );
+    read(connection, name, sql, &[]).await
+}
+
 /// Returns the first [`OF_ORDER_MAX`] of an order's redemptions that stand.
 ///
 /// # Errors

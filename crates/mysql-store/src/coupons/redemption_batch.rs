@@ -25,16 +25,16 @@ pub async fn known_orders(
     if filled.is_empty() {
         return Ok(Vec::new());
     }
-    let one_of = |table: &str| {
-        let head =
-            format!("select order_ref from {table} where merchant_id = ? and order_ref in (");
-        rows::repeat(&head, "?", ", ", filled.len(), ")")
-    };
-    let sql = format!("{} union {}", one_of("redemption_order"), one_of("redemption"));
-    let mut query = sqlx::query_scalar(AssertSqlSafe(sql));
-    for _ in 0..2 {
-        query = query.bind(merchant.0);
-        query = filled.iter().fold(query, |query, order_ref| query.bind(order_ref.as_bytes()));
+    let head = "select order_ref from redemption_order where merchant_id = ? and order_ref in (";
+    let with_rows = rows::repeat(head, "?", ", ", filled.len(), ")");
+    // One row of each name: many users may share one.
+    let one = "(select order_ref from redemption where merchant_id = ? and order_ref = ? limit 1)";
+    let redeemed = rows::repeat("", one, " union all ", filled.len(), "");
+    let sql = format!("{with_rows} union {redeemed}");
+    let mut query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(merchant.0);
+    query = filled.iter().fold(query, |query, order_ref| query.bind(order_ref.as_bytes()));
+    for order_ref in &filled {
+        query = query.bind(merchant.0).bind(order_ref.as_bytes());
     }
     let known: Vec<Vec<u8>> = query
         .fetch_all(connection)

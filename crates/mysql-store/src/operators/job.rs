@@ -150,7 +150,7 @@ pub async fn by_request(
         .map_err(StoreError::query("read a job by its key"))
 }
 
-/// Counts a merchant's jobs that have not ended. Until the transaction ends, other callers wait, so none can create
+/// Returns a merchant's jobs that have not ended, the oldest first. Until the transaction ends, other callers wait, so none can create
 /// another job.
 ///
 /// # Errors
@@ -158,15 +158,17 @@ pub async fn by_request(
 pub async fn open(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
-) -> Result<i64, StoreError> {
+) -> Result<Vec<JobId>, StoreError> {
     merchant::lock(transaction, merchant).await?;
-    sqlx::query_scalar("select count(*) from job where state in (?, ?) and merchant_id = ?")
+    let sql = "select id from job where state in (?, ?) and merchant_id = ? order by id";
+    let ids: Vec<i64> = sqlx::query_scalar(sql)
         .bind(JobState::Running.code())
         .bind(JobState::Cancelling.code())
         .bind(merchant.0)
-        .fetch_one(transaction)
+        .fetch_all(transaction)
         .await
-        .map_err(StoreError::query("count the merchant's jobs"))
+        .map_err(StoreError::query("list the merchant's open jobs"))?;
+    Ok(ids.into_iter().map(JobId).collect())
 }
 
 /// Takes a job for one turn: of the merchant who has waited longest, the job that has. No other worker takes it for

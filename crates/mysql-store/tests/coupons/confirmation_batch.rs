@@ -22,11 +22,11 @@ fn payment<'a>(
     of: &Landing,
     coupons: &'a [CouponId],
 ) -> RequestedPayment<'a> {
-    RequestedPayment { payment_ref, claim: of.landed.id, coupons: Some(coupons) }
+    RequestedPayment { payment_ref, claim: of.landed.id, coupons: Some(coupons), actor: "key:7" }
 }
 
 fn whole<'a>(payment_ref: &'a str, of: &Landing) -> RequestedPayment<'a> {
-    RequestedPayment { payment_ref, claim: of.landed.id, coupons: None }
+    RequestedPayment { payment_ref, claim: of.landed.id, coupons: None, actor: "key:7" }
 }
 
 /// Confirms payments together, and returns the positions of those that are with their coupons; `None` if each is to go by
@@ -77,7 +77,12 @@ async fn plain_payments_are_confirmed_together_and_no_other_one_is_touched() {
         payment("6 names another claim's", &all[5], &ids[0]),
         whole("7 was never held", &all[9]),
         whole("8", &all[6]),
-        RequestedPayment { payment_ref: "9 is for no claim", claim: ClaimId(9), coupons: None },
+        RequestedPayment {
+            payment_ref: "9 is for no claim",
+            claim: ClaimId(9),
+            coupons: None,
+            actor: "key:7",
+        },
         whole("used", &all[7]),
     ];
     let expected = vec![(0, ids[0].clone()), (1, ids[1][..1].to_vec()), (7, ids[6].clone())];

@@ -4,6 +4,7 @@ use coupon::{CouponId, RedemptionId};
 use mysql_store::{
     checkout,
     redemption::{self, Money, New, OrderCounts},
+    redemption_batch,
     redemption_order::{self, Hold, OrderName, Redeemed},
     redemption_totals::{self, Totals},
     user_coupon::{self, Use, UserCoupon},
@@ -97,6 +98,30 @@ async fn a_redemption_stands_until_its_one_rollback_and_sums_are_of_what_stands(
         assert_eq!(was, given_back);
     }
     assert_eq!(redemption::beside(&mut store.connection, ORDER, &second).await.unwrap(), []);
+}
+
+/// The sum of an order that was redeemed together would otherwise lack what stands behind them.
+#[tokio::test]
+async fn a_thousand_single_uses_under_the_same_name_hide_nothing_that_was_redeemed_together() {
+    let mut store = Store::with_template("many names", 10).await;
+    let landing = landing("a", &[1]);
+    let ids: Vec<CouponId> = landing.landed.coupons.iter().map(|coupon| coupon.id).collect();
+    store.land(&[landing]).await;
+    let digits = "(select 0 as n union select 1 union select 2 union select 3 union select 4 \
+                  union select 5 union select 6 union select 7 union select 8 union select 9)";
+    let single = format!(
+        "insert into redemption (id, kind, merchant_id, order_ref, coupon_id, template_id, user_id, \
+         actor, created_at) select a.n + 10 * b.n + 100 * c.n + 1000 * d.n - 10000, 1, {MERCHANT}, 'o', 1, \
+         {TEMPLATE}, 99, 'platform', now() from {digits} a join {digits} b join {digits} c \
+         join {digits} d where d.n < 2"
+    );
+    execute(&mut store.connection, &single).await;
+    let made = redeemed(&mut store, ids[0], 300).await;
+    let connection = &mut store.connection;
+    let together = redemption::together(connection, ORDER, USER).await.unwrap();
+    assert_eq!(together.iter().map(|one| one.coupon_id).collect::<Vec<_>>(), [made.id]);
+    let known = redemption_batch::known_orders(connection, MERCHANT, &["o", "p"]).await.unwrap();
+    assert_eq!(known, ["o"]);
 }
 
 #[tokio::test]

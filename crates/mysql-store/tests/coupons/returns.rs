@@ -111,6 +111,7 @@ async fn try_confirm(
     (coupons, now): (&[CouponId], DateTime<Utc>),
 ) -> Confirmation {
     let payment = Payment {
+        actor: "platform",
         merchant: MERCHANT,
         payment_ref,
         claim: of.landed.id,
@@ -208,6 +209,7 @@ async fn a_payment_is_taken_once_and_makes_coupons_usable_as_their_template_says
         user_coupon::use_for_order(&mut store.connection, USER, ids(&first)[0], "o", now()).await;
     assert!(matches!(used.unwrap(), Use::Used(_)));
     let stranger = Payment {
+        actor: "platform",
         merchant: coupon::MerchantId(MERCHANT.0 + 1),
         payment_ref: "s",
         claim: first.landed.id,
@@ -263,6 +265,7 @@ async fn a_payment_confirms_all_of_its_coupons_or_none() {
     let second = held("b", &[3], now() + TimeDelta::minutes(5));
     store.land(std::slice::from_ref(&second)).await;
     let ahead = Payment {
+        actor: "platform",
         merchant: MERCHANT,
         payment_ref: "ahead",
         claim: second.landed.id,

@@ -424,6 +424,7 @@ async fn confirm(stage: &Stage, user: i64, now: DateTime<Utc>) {
     let mut transaction = begin(stage).await;
     let (reference, coupons) = (format!("p-{user}"), [CouponId(2000 + user)]);
     let payment = Payment {
+        actor: "platform",
         merchant: MerchantId(1),
         payment_ref: &reference,
         claim: ClaimId(200 + user),

@@ -299,7 +299,16 @@ fn changed(change: Change) -> Result<UserCoupon, Problem> {
         }
         Change::Expired(coupon) => Err(coupon_json::expired(&coupon)),
         Change::Cancelled(_) => Err(coupon_json::cancelled()),
-        Change::Held(coupon) => Err(coupon_json::not_confirmed(&coupon)),
+        Change::Held(coupon) => {
+            let until = instant(coupon.valid_until);
+            let detail = format!(
+                "The coupon is held until {until}, and lapses then. To take it away before, cancel its claim, {}, with a \
+                 key of the scope `redeem`; to change it, confirm its claim first.",
+                coupon.claim_id
+            );
+            let problem = Problem::new(Code::NotConfirmed, detail).with("held_until", until);
+            Err(problem.with("claim_id", coupon.claim_id.to_string()))
+        }
         Change::Lapsed(coupon) => Err(coupon_json::lapsed(&coupon)),
         Change::NotLater(coupon) => {
             let at = instant(coupon.valid_until);

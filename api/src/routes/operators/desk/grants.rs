@@ -82,6 +82,8 @@ struct GrantJob {
     from_stock: bool,
     request_id: RequestId,
     digest: Digest,
+    /// Jobs of before 2026-11-27 have this one, which contains the caller's key.
+    digest_with_caller: Digest,
 }
 
 /// `POST /v1/templates/{id}/grants`
@@ -176,8 +178,10 @@ async fn create_once(
         return Ok((known.ok_or(StoreError::Contended)?, true));
     }
     job_row::create(&mut transaction, id, &wanted.rows).await?;
-    if job::open(&mut transaction, operator.merchant_id).await? > limit::JOBS_OPEN_MAX {
-        return Err(too_many());
+    let mut open = job::open(&mut transaction, operator.merchant_id).await?;
+    if open.len() > limit::JOBS_OPEN_MAX {
+        open.retain(|other| *other != id);
+        return Err(too_many(&open));
     }
     add_stock(app, operator, &mut transaction, (id, wanted), now).await?;
     let job = job::get(&mut transaction, operator.merchant_id, id).await?;
@@ -201,9 +205,11 @@ async fn known(
     wanted: &GrantJob,
 ) -> Result<Option<Job>, Problem> {
     let known = job::by_request(transaction, operator.merchant_id, &wanted.request_id).await?;
-    if known.as_ref().is_some_and(|job| job.digest != wanted.digest) {
-        let detail = "This `Idempotency-Key` was used for another job, or with another key of an operator. Send \
-                      a new one.";
+    let is_other =
+        |job: &Job| job.digest != wanted.digest && job.digest != wanted.digest_with_caller;
+    if known.as_ref().is_some_and(is_other) {
+        let detail = "This `Idempotency-Key` was used for another job. Send a new one, unless this is meant to be \
+                      that job: then send its template, users, quantity and reason as they were.";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     }
     Ok(known)
@@ -266,12 +272,14 @@ async fn add_stock(
     Ok(())
 }
 
-fn too_many() -> Problem {
+fn too_many(open: &[JobId]) -> Problem {
     let most = limit::JOBS_OPEN_MAX;
     let detail = format!(
-        "A merchant has at most {most} jobs that have not ended. Wait for one, or cancel it."
+        "A merchant has at most {most} jobs that have not ended. Wait for one of `jobs`, or cancel it."
     );
-    Problem::new(Code::QuotaExceeded, detail).with("quota", OPEN_JOBS).with("limit", most)
+    let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+    let problem = Problem::new(Code::QuotaExceeded, detail).with("quota", OPEN_JOBS);
+    problem.with("limit", most).with("jobs", open)
 }
 
 fn invalid(field: &str, problem: &str) -> Problem {
@@ -310,14 +318,28 @@ impl GrantJob {
         }
         let from_stock = request.from_stock.or(from_stock).unwrap_or(true);
         let asked = format!("{} {quantity} {from_stock} {reason}\n", template.id);
-        let mut digest = Sha256::new_with_prefix(operator.caller.digest).chain_update(asked);
-        for user in &request.user_ids {
-            digest.update(user);
-            digest.update([0]);
-        }
+        let digest_of = |prefix: &[u8]| {
+            let mut digest = Sha256::new_with_prefix(prefix).chain_update(&asked);
+            for user in &request.user_ids {
+                digest.update(user);
+                digest.update([0]);
+            }
+            digest.finalize().into()
+        };
         let rows = given::rows(request.user_ids.iter().map(String::as_str));
-        let (template_id, digest) = (template.id, digest.finalize().into());
-        Ok(Self { template_id, rows, quantity, reason, from_stock, request_id, digest })
+        // Not of the caller: after a key was rotated, a retry is still the same job.
+        let (template_id, digest) = (template.id, digest_of(b""));
+        let digest_with_caller = digest_of(&operator.caller.digest);
+        Ok(Self {
+            template_id,
+            rows,
+            quantity,
+            reason,
+            from_stock,
+            request_id,
+            digest,
+            digest_with_caller,
+        })
     }
 
     /// Coupons to add to the total for it.
