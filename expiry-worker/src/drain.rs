@@ -37,6 +37,12 @@ pub(crate) struct Drain {
     due: Vec<Due>,
     /// At most [`READ_MAX`].
     holds: Holds,
+    /// Most coupons of the next flip: fewer after one that MySQL refused, until the bad coupon is alone.
+    flip_max: Option<usize>,
+    /// Whether coupons could not be flipped, and are not in `due` any more.
+    has_skipped: bool,
+    /// Whether to look for locked coupons before each flip, which otherwise would wait for them.
+    is_wary: bool,
 }
 
 /// How much one step may do.
@@ -57,7 +63,7 @@ pub(crate) enum Drained {
     Until(Option<DateTime<Utc>>),
     /// The earliest coupon is due by our clock but not by MySQL's, which is behind.
     TooEarly(DateTime<Utc>),
-    /// Nothing more is due but holds that could not lapse. They are tried again then.
+    /// Nothing more is due but what could not lapse or be flipped. It is tried again then.
     PutOff(DateTime<Utc>),
 }
 
@@ -78,6 +84,11 @@ pub(crate) struct Step {
 }
 
 impl Drain {
+    /// Begins a drain. `is_wary`: it looks for locked coupons before each flip.
+    pub(crate) fn new(is_wary: bool) -> Self {
+        Self { is_wary, ..Self::default() }
+    }
+
     /// Lapses and flips a share of the due coupons of `shard`, holds first: others wait for their stock. Every call on one
     /// `Drain` must pass the same shard.
     pub(crate) async fn step(
@@ -94,11 +105,28 @@ impl Drain {
             all = self.due.len() <= share.chunk && self.holds.fit(share.returns);
         }
         let returned = lapser.step(&mut self.holds, share.returns).await.context("a lapse")?;
-        let flipped = self.flip(connection, share.chunk, now, &lapser.clock);
+        let most = self.flip_max.map_or(share.chunk, |few| few.min(share.chunk));
+        if self.is_wary {
+            connect::within(self.skip_locked(connection, most)).await?;
+        }
+        let flipped = self.flip(connection, most, now, &lapser.clock);
         let flip = match connect::within(flipped).await {
-            Ok(flip) => flip,
-            // A use locked one of the coupons: the same chunk is tried again.
+            Ok(flip) => {
+                self.flip_max = self.flip_max.map(|few| few * 2).filter(|few| *few < FLIP_MAX);
+                flip
+            }
+            // Somebody has locked one of the coupons for long.
+            Err(error) if error.is_lock_wait() => {
+                self.is_wary = true;
+                None
+            }
+            // The same chunk is tried again.
             Err(error) if error.is_conflict() => None,
+            // MySQL refuses one of them.
+            Err(error) if error.is_of_row() => {
+                self.narrow(most, &error);
+                None
+            }
             Err(error) => return Err(error.into()),
         };
         let mut step = Step { drained: Drained::More, flip, returned };
@@ -134,7 +162,7 @@ impl Drain {
         now: DateTime<Utc>,
         step: &Step,
     ) -> Result<Drained, StoreError> {
-        if self.holds.has_put_off() {
+        if self.holds.has_put_off() || self.has_skipped {
             let next = expiry::next_deadline_after(connection, shard, now).await?;
             let again = now + PUT_OFF_WAIT;
             return Ok(Drained::PutOff(next.map_or(again, |next| next.min(again))));
@@ -144,6 +172,36 @@ impl Drain {
             Some(next) if next <= now && is_idle => Drained::TooEarly(next),
             next => Drained::Until(next),
         })
+    }
+
+    /// Skips those of the next `most` coupons that somebody has locked.
+    async fn skip_locked(
+        &mut self,
+        connection: &mut MySqlConnection,
+        most: usize,
+    ) -> Result<(), StoreError> {
+        let left = self.due.len().saturating_sub(most);
+        let ids: Vec<CouponId> = self.due[left..].iter().map(|due| due.id).collect();
+        let free = expiry::free_of(connection, &ids).await?;
+        let before = self.due.len();
+        let mut at = 0;
+        self.due.retain(|due| {
+            at += 1;
+            at <= left || free.contains(&due.id)
+        });
+        self.has_skipped |= self.due.len() < before;
+        Ok(())
+    }
+
+    /// Halves the next flip after one of `most` coupons failed, or skips the coupon at fault.
+    fn narrow(&mut self, most: usize, error: &StoreError) {
+        let tried = most.min(self.due.len());
+        self.flip_max = Some((tried / 2).max(1));
+        if tried == 1 {
+            self.due.pop();
+            self.has_skipped = true;
+            runtime::seldom!("a coupon is not expired, it is tried again", runtime::report(error));
+        }
     }
 
     /// Flips the next `most` coupons in one statement; `None` if there are none.

@@ -3,12 +3,13 @@
 //! A return holds the template's stock row from its update to its commit, so of the returns of one template one after
 //! the other commits. Its coupons come before that, so a few returns at once overlap.
 //!
-//! A return that fails holds up no other: one that met another transaction is halved and tried again behind the others,
-//! so that a coupon that stays locked is alone in the end. What fails otherwise, because its template is gone or cannot be
-//! read, is put off. Repeating a return is harmless: it takes what is still held.
+//! A return that fails holds up no other. A coupon that somebody has locked is passed over: he decides about it. A
+//! template whose stock row stays locked is put off with all of its holds. A return whose rows MySQL refuses is halved
+//! until the bad hold is alone, and that is put off, as is what has no template, or none that can be read. Repeating a
+//! return is harmless: it takes what is still held.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     io,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -20,6 +21,7 @@ use metrics::{counter, histogram};
 use mysql_store::{
     MySqlPool, StoreError, connect,
     expiry::{self, DueHold},
+    landing,
     returns::{Cause, GivenBack, Return},
 };
 use runtime::{
@@ -51,6 +53,8 @@ pub(crate) struct Lapser {
     /// `lapse.before_return`, `lapse.before_commit` and `lapse.after_commit`, once per return.
     pub(crate) points: FailPoints,
     terms: Mutex<HashMap<TemplateId, ReturnedStock>>,
+    /// Templates whose stock row was locked when a return last met it.
+    locked: Mutex<HashSet<TemplateId>>,
 }
 
 /// The due holds of a shard, in chunks of one template each.
@@ -99,11 +103,15 @@ enum Failure {
     Point(#[from] io::Error),
     #[error("holds of template {0}, which does not exist")]
     NoTemplate(TemplateId),
+    #[error("holds of template {0}, whose stock row somebody has locked")]
+    Locked(TemplateId),
 }
 
 impl Failure {
-    fn is_conflict(&self) -> bool {
-        matches!(self, Self::Store(error) if error.is_conflict())
+    /// Whether a smaller return may take place: it met another transaction, or one of its rows is bad.
+    fn may_be_of_few(&self) -> bool {
+        let Self::Store(error) = self else { return false };
+        error.is_conflict() || error.is_of_row() || error.is_unreadable()
     }
 
     /// Whether the server failed, and other returns may fail as well.
@@ -111,7 +119,7 @@ impl Failure {
         match self {
             Self::Store(error) => error.is_unavailable(),
             Self::Point(_) => true,
-            Self::NoTemplate(_) => false,
+            Self::NoTemplate(_) | Self::Locked(_) => false,
         }
     }
 }
@@ -152,6 +160,15 @@ impl Holds {
         self.has_put_off
     }
 
+    /// Puts all holds of a template off.
+    fn put_off_all(&mut self, template: TemplateId, failure: &Failure) {
+        let of_it =
+            |chunk: &Vec<DueHold>| chunk.first().is_some_and(|one| one.template_id == template);
+        let (off, rest): (Vec<_>, Vec<_>) = self.chunks.drain(..).partition(of_it);
+        self.chunks = rest.into();
+        self.put_off(&off.concat(), failure);
+    }
+
     fn put_off(&mut self, chunk: &[DueHold], failure: &Failure) {
         self.has_put_off = true;
         counter!(PUT_OFF.name).increment(chunk.len() as u64);
@@ -161,7 +178,7 @@ impl Holds {
 
 impl Lapser {
     pub(crate) fn new(pool: MySqlPool, clock: Clock, points: FailPoints) -> Self {
-        Self { pool, clock, points, terms: Mutex::default() }
+        Self { pool, clock, points, terms: Mutex::default(), locked: Mutex::default() }
     }
 
     /// Lapses up to `at_once` chunks of `holds`. `None` if nothing lapsed.
@@ -179,8 +196,10 @@ impl Lapser {
         let (mut returned, mut failed) = (None::<Returned>, None);
         for (mut chunk, (ended, took)) in chunks.into_iter().zip(ended) {
             match ended {
-                Ok(None) => {}
+                // Paid for or given up meanwhile, or just in somebody's hands: then they are looked at again.
+                Ok(None) => holds.has_put_off = true,
                 Ok(Some(given)) => {
+                    holds.has_put_off |= given.coupons.len() < chunk.len();
                     self.measure(&chunk, &given);
                     let this = Returned::of(&given, took);
                     returned = Some(returned.map_or(this, |other| other.beside(this)));
@@ -189,7 +208,11 @@ impl Lapser {
                     holds.chunks.push_back(chunk);
                     failed = Some(failure);
                 }
-                Err(failure) if failure.is_conflict() && chunk.len() > 1 => {
+                Err(failure @ Failure::Locked(template)) => {
+                    holds.put_off(&chunk, &failure);
+                    holds.put_off_all(template, &failure);
+                }
+                Err(failure) if failure.may_be_of_few() && chunk.len() > 1 => {
                     let half = chunk.split_off(chunk.len() / 2);
                     holds.chunks.extend([chunk, half]);
                 }
@@ -208,6 +231,9 @@ impl Lapser {
     async fn lapse(&self, chunk: &[DueHold]) -> Result<Option<GivenBack>, Failure> {
         let Some(first) = chunk.first() else { return Ok(None) };
         self.points.reach("lapse.before_return").await?;
+        if self.locked().contains(&first.template_id) {
+            self.is_free(first.template_id).await?;
+        }
         let returned_stock = self.returned_stock(first.template_id).await?;
         let ids: Vec<CouponId> = chunk.iter().map(|hold| hold.id).collect();
         let lapse = Return {
@@ -227,9 +253,34 @@ impl Lapser {
             }
             Ok::<_, Failure>(given)
         });
-        let given = given.await?;
+        let given = match given.await {
+            // Was it the stock row? Then each other return of the template would wait for it as long.
+            Err(Failure::Store(error)) if error.is_lock_wait() => {
+                self.is_free(first.template_id).await?;
+                return Err(error.into());
+            }
+            given => given?,
+        };
         self.points.reach("lapse.after_commit").await?;
         Ok(given)
+    }
+
+    /// Returns an error if somebody has locked the template's stock row. Does not wait for it.
+    async fn is_free(&self, template: TemplateId) -> Result<(), Failure> {
+        let locked = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            landing::locked(&mut connection, &BTreeSet::from([template])).await
+        });
+        if locked.await?.is_empty() {
+            self.locked().remove(&template);
+            return Ok(());
+        }
+        self.locked().insert(template);
+        Err(Failure::Locked(template))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashSet<TemplateId>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn returned_stock(&self, template: TemplateId) -> Result<ReturnedStock, Failure> {

@@ -61,6 +61,9 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 /// longer.
 pub(crate) const SHARDS_AT_ONCE: usize = 2;
 
+/// Wait before a shard is tried again whose drain failed.
+const FAILED_WAIT: TimeDelta = TimeDelta::seconds(1);
+
 /// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "no broker answers: the shards of before are looked at every second";
 
@@ -253,7 +256,8 @@ impl Worker {
         let due = self.deadlines.due(self.clock.now(), shards);
         let mut drains = std::mem::take(&mut self.drains);
         let steps = due.into_iter().map(|shard| {
-            let drain = drains.remove(&shard).unwrap_or_default();
+            let is_wary = self.deadlines.is_put_off(shard);
+            let drain = drains.remove(&shard).unwrap_or_else(|| Drain::new(is_wary));
             self.step(shard, drain, share)
         });
         let mut rest = Duration::ZERO;
@@ -266,6 +270,8 @@ impl Worker {
                 }
                 Err(error) => {
                     self.drains.insert(shard, drain);
+                    // The others have their turn first: what failed may be this shard's alone.
+                    self.deadlines.put_off(shard, self.clock.now() + FAILED_WAIT);
                     failure = Some(error);
                 }
             }

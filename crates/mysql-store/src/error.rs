@@ -110,7 +110,7 @@ impl StoreError {
     }
 
     /// Returns whether the values of a row are refused, whenever they are sent: by the client, for a value that has no
-    /// encoding, or by the server, for a value that does not fit its column (1048, 1264, 1265, 1292, 1366, 1406), by a
+    /// encoding, or by the server, for a value that does not fit its column (1048, 1264, 1265, 1292, 1366, 1406, 1690), by a
     /// constraint (1452, 3819, 4025), or by a trigger (1644). This is an allow-list: any other error may be over once
     /// the server, the schema or our rights are in order.
     pub fn is_of_row(&self) -> bool {
@@ -119,7 +119,7 @@ impl StoreError {
         }
         matches!(
             self.number(),
-            Some(1048 | 1264 | 1265 | 1292 | 1366 | 1406 | 1452 | 1644 | 3819 | 4025)
+            Some(1048 | 1264 | 1265 | 1292 | 1366 | 1406 | 1452 | 1644 | 1690 | 3819 | 4025)
         )
     }
 

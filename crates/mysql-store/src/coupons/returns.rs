@@ -133,8 +133,10 @@ impl Return<'_> {
         if filled.is_empty() {
             return Ok(Vec::new());
         }
+        // A coupon that somebody has locked is just being paid for or given up: it does not lapse.
+        let lock = if self.cause == Cause::Lapse { "for update skip locked" } else { "for update" };
         let tail =
-            format!(") and template_id = ? and {} order by id for update", self.cause.condition());
+            format!(") and template_id = ? and {} order by id {lock}", self.cause.condition());
         let head = "select * from user_coupon force index (primary) where id in (";
         let sql = rows::repeat(head, "?", ", ", filled.len(), &tail);
         let query = sqlx::query_as(AssertSqlSafe(sql));

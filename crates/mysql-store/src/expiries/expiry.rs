@@ -5,6 +5,8 @@
 //! `held` parts, so the first entries of the two lead to a shard's next deadline. A flip requires that both the caller's
 //! clock and the server's have reached the deadline, so a clock that is ahead cannot end a coupon early.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, ReturnedStock, TemplateId};
 use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
@@ -184,6 +186,31 @@ pub async fn flip(
             .rows_affected();
     }
     Ok(flipped)
+}
+
+/// Returns those of `ids`, at most [`FLIP_MAX`], that no other transaction has locked at this moment. Does not wait for
+/// the others, and leaves none locked.
+///
+/// # Errors
+/// The statement fails.
+pub async fn free_of(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+) -> Result<BTreeSet<CouponId>, StoreError> {
+    if ids.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let filled = rows::filled(ids);
+    let head = "select id from user_coupon force index (primary) where id in (";
+    let sql = rows::repeat(head, "?", ", ", filled.len(), ") order by id for update skip locked");
+    let query = sqlx::query_scalar(AssertSqlSafe(sql));
+    let free: Vec<i64> = filled
+        .iter()
+        .fold(query, |query, id| query.bind(id.0))
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("look for locked coupons"))?;
+    Ok(free.into_iter().map(CouponId).collect())
 }
 
 /// Returns the traceparents of those of `ids` that were flipped at `now`, as far as their claims had one. At most
