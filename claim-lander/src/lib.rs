@@ -38,7 +38,7 @@ use landing::{
 };
 use mysql_store::migrate;
 use runtime::{Clock, Health, Part};
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use topic::{
     ClaimsReader, ConsumerOptions, LaneReader, Producer, ProducerOptions, QueueOffsets, TopicNames,
@@ -52,9 +52,13 @@ use crate::{
 pub use crate::metrics::METRICS;
 pub use config::Config;
 
-/// Landers of one process, each with a connection of its own. They take batches of different partitions, so one keeps
-/// the disk busy while the other reads, as for direct claims.
+/// Landers at work in one process, each with a connection of its own. They take batches of different partitions, so one
+/// keeps the disk busy while the other reads, as for direct claims.
 const LANDERS: usize = 2;
+
+/// Landers that take the place of those whose batches are stuck: so many stock rows that somebody keeps locked, in as
+/// many partitions, stop no other partition.
+const SPARES: usize = 4;
 
 /// Other connections to MySQL: for the lease of the ids, three checks of the server, movements that a gate lacks, and
 /// payments.
@@ -103,6 +107,7 @@ pub async fn run(
     let ending = stop.child_token();
     let work = Work {
         reader: &reader,
+        places: Semaphore::new(LANDERS),
         turn: Mutex::default(),
         lanes: &lanes,
         producer: &producer,
@@ -123,7 +128,7 @@ pub async fn run(
         has_left: leaving.clone(),
     };
     let away = Away { reader: &reader, pool: &pool, has_left };
-    let landers: Vec<_> = (0..LANDERS)
+    let landers: Vec<_> = (0..LANDERS + SPARES)
         .map(|_| {
             let (reports, clock) = (reports.clone(), clock.clone());
             let now = move || clock.now();

@@ -7,7 +7,7 @@ use coupon::QueuedClaim;
 use landing::queued::{PING_EVERY, QueuedEnd, QueuedLander};
 use metrics::histogram;
 use runtime::{Clock, FailPoints};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, Notify, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use topic::{
     ClaimsBatch, ClaimsReader, Producer, TopicError, TopicNames, decode_claim, encode_claim,
@@ -22,6 +22,10 @@ const BATCH_MAX: usize = 1000;
 /// Time for a batch in hand to land once the process is to stop. The partition's next owner lands the rest.
 pub(crate) const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
 
+/// A batch that takes longer than this is stuck, above all behind a stock row that somebody has locked. A spare lander
+/// takes its place for the other partitions.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
+
 /// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and users' positions change only
 /// with one.
 const COMMIT_EVERY: Duration = Duration::from_millis(50);
@@ -29,6 +33,8 @@ const COMMIT_EVERY: Duration = Duration::from_millis(50);
 /// The state that the landers of this process share.
 pub(crate) struct Work<'a> {
     pub(crate) reader: &'a ClaimsReader,
+    /// One for each lander that may be at work; the others are spares.
+    pub(crate) places: Semaphore,
     /// Held by the lander that asks for the next batch.
     pub(crate) turn: Mutex<()>,
     pub(crate) lanes: &'a Lanes,
@@ -57,10 +63,10 @@ impl Work<'_> {
             return Ok(());
         };
         loop {
-            let batch = tokio::select! {
+            let (place, batch) = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(()),
-                batch = self.next() => batch.context("consuming failed")?,
+                next = self.next() => next.context("consuming failed")?,
                 () = tokio::time::sleep(PING_EVERY) => {
                     if self.stop.run_until_cancelled(lander.ping()).await.is_none() {
                         return Ok(());
@@ -68,8 +74,19 @@ impl Work<'_> {
                     continue;
                 }
             };
+            let mut landing = Box::pin(self.land(&mut lander, batch));
+            let landed = tokio::select! {
+                landed = &mut landing => Some(landed),
+                () = tokio::time::sleep(STUCK_AFTER) => None,
+                () = self.stopped_long_ago() => return Ok(()),
+            };
+            drop(place);
+            if let Some(landed) = landed {
+                landed?;
+                continue;
+            }
             tokio::select! {
-                landed = Box::pin(self.land(&mut lander, batch)) => landed?,
+                landed = landing => landed?,
                 () = self.stopped_long_ago() => return Ok(()),
             }
         }
@@ -87,10 +104,12 @@ impl Work<'_> {
         }
     }
 
-    /// Takes the next batch, when it is this lander's turn to wait for it. Cancel-safe.
-    async fn next(&self) -> Result<ClaimsBatch, TopicError> {
+    /// Takes the next batch, when there is a place for this lander and it is its turn to wait. Cancel-safe.
+    async fn next(&self) -> Result<(Option<SemaphorePermit<'_>>, ClaimsBatch), TopicError> {
+        // Never closed.
+        let place = self.places.acquire().await.ok();
         let _turn = self.turn.lock().await;
-        self.reader.next_batch(BATCH_MAX).await
+        Ok((place, self.reader.next_batch(BATCH_MAX).await?))
     }
 
     async fn stopped_long_ago(&self) {

@@ -3,6 +3,7 @@
 
 mod early_payments;
 mod harness;
+mod locked;
 mod outages;
 mod payments;
 mod poison;

@@ -1,5 +1,6 @@
 //! What cannot be read or landed.
 
+use chrono::DateTime;
 use coupon::{QueuedClaim, RequestId, TemplateId};
 use topic::{HEADER_TRACE_PARENT, decode_claim};
 
@@ -17,11 +18,15 @@ async fn what_cannot_be_read_or_landed_is_put_aside_and_the_rest_lands() {
     let mut refused = claim(TEMPLATE, 3);
     refused.admission.claim.trace_parent = Some("x".repeat(TOO_LONG));
     let unknown = claim(TemplateId(99), 4);
+    // A year that no column takes: as a message it is no claim.
+    let mut absurd = claim(TEMPLATE, 6);
+    absurd.admitted_at = DateTime::from_timestamp_millis(8_210_266_876_799_999).unwrap();
     test.queue(&[claim(TEMPLATE, 1)]).await;
     for partition in 0..4 {
         test.send_raw(partition, b"{\"v\":1,").await;
     }
     test.queue(&[claim(TEMPLATE, 2), refused.clone(), unknown.clone(), claim(TEMPLATE, 5)]).await;
+    test.queue(&[absurd]).await;
     let lander = test.start();
     test.caught_up().await;
     assert_eq!(test.counts().await, (3, 1, 3));
@@ -29,7 +34,7 @@ async fn what_cannot_be_read_or_landed_is_put_aside_and_the_rest_lands() {
     assert_eq!(test.number(failed).await, 1);
 
     let letters = test.dead_letters().await;
-    assert_eq!(letters.len(), 6);
+    assert_eq!(letters.len(), 7);
     let mut claims: Vec<QueuedClaim> = letters
         .iter()
         .filter_map(|letter| decode_claim(letter.payload.as_deref().unwrap()).ok())

@@ -118,15 +118,20 @@ impl Gate {
         Ok(lengths)
     }
 
-    /// Returns the claims in an outbox; one that is there during the whole call is among them. Reads every entry, so it
-    /// is for the rare case that a claim is missed. An entry that cannot be read is skipped.
+    /// Returns those of `claims` that are not in an outbox; one that is there during the whole call is not among them.
+    /// Reads entries, the oldest first, until all are found, so it is for the rare case that claims are missed. An entry
+    /// that cannot be read is skipped.
     ///
     /// # Errors
     /// No answer.
-    pub async fn outbox_claims(&self, template: TemplateId) -> Result<HashSet<ClaimId>, GateError> {
+    pub async fn missing_in_outbox(
+        &self,
+        template: TemplateId,
+        mut claims: HashSet<ClaimId>,
+    ) -> Result<HashSet<ClaimId>, GateError> {
         let live = self.redis.live().await?;
-        let (mut claims, mut from) = (HashSet::new(), "-".to_owned());
-        loop {
+        let mut from = "-".to_owned();
+        while !claims.is_empty() {
             let result = redis::cmd("XRANGE")
                 .arg(self.keys(template).outbox())
                 .arg(&from)
@@ -136,11 +141,14 @@ impl Gate {
                 .query_async(&mut live.connection.clone())
                 .await;
             let entries: Vec<(String, Vec<Vec<u8>>)> =
-                self.checked("outbox_claims", &live, result).await?;
-            let Some((last, _)) = entries.last() else { return Ok(claims) };
+                self.checked("missing_in_outbox", &live, result).await?;
+            let Some((last, _)) = entries.last() else { break };
             from = format!("({last}");
-            claims.extend(entries.iter().filter_map(|(_, fields)| OutboxEntry::claim_id(fields)));
+            for id in entries.iter().filter_map(|(_, fields)| OutboxEntry::claim_id(fields)) {
+                claims.remove(&id);
+            }
         }
+        Ok(claims)
     }
 
     /// Gives `worker` at most `max` entries. It has them until it removes them ([`Gate::trim_outbox`]) or another takes

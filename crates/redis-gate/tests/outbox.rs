@@ -3,7 +3,8 @@
 use std::{slice, time::Duration};
 
 use coupon::{
-    AcceptAfter, Admission, Claim, ClaimMode, Epoch, QueuedClaim, TemplateId, TemplateState, UserId,
+    AcceptAfter, Admission, Claim, ClaimId, ClaimMode, Epoch, QueuedClaim, TemplateId,
+    TemplateState, UserId,
 };
 use redis_gate::{GateRedis, OutboxFrom, OutboxRead, QueueOptions, Run, Verdict};
 
@@ -49,8 +50,9 @@ async fn a_relay_is_given_the_claim_as_it_was_admitted() {
         left_after: Some(left),
     };
     assert_eq!(read.entries[0].claim, Ok(expected));
-    let claims = gate.gate.outbox_claims(TEMPLATE).await.unwrap();
-    assert_eq!(claims, [asked.id].into());
+    let looked_for = [asked.id, ClaimId(77)].into();
+    let missing = gate.gate.missing_in_outbox(TEMPLATE, looked_for).await.unwrap();
+    assert_eq!(missing, [ClaimId(77)].into());
 }
 
 #[tokio::test]
@@ -114,7 +116,8 @@ async fn without_an_outbox_there_is_nothing_to_read_and_none_is_made() {
     let taken = gate.gate.take_over_outbox(TEMPLATE, "worker", Duration::ZERO, MANY).await;
     assert!(taken.unwrap().entries.is_empty());
     assert_eq!(gate.outbox_len().await, 0);
-    assert!(gate.gate.outbox_claims(TEMPLATE).await.unwrap().is_empty());
+    let looked_for = [ClaimId(77)].into();
+    assert_eq!(gate.gate.missing_in_outbox(TEMPLATE, looked_for).await.unwrap().len(), 1);
     assert!(gate.gate.outboxes().await.unwrap().is_empty());
     assert_eq!(gate.memory().await, before);
 }

@@ -197,6 +197,23 @@ async fn an_earlier_writer_is_fenced_and_its_message_does_not_come() {
     assert_eq!(payloads, [b"1", b"2"]);
 }
 
+/// As after a broker that lost what it had acknowledged. Nothing but a restart of the process would help otherwise.
+#[cfg(feature = "verify")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_whose_client_failed_for_good_goes_on_by_a_new_one() {
+    let test = Test::new("failed for good").await;
+    let (producer, topic) = (test.producer().await, test.names.dead_letter());
+    let other = producer.clone();
+    for producer in [&producer, &other] {
+        producer.send(&topic, None, b"k", b"before", &[]).await.unwrap();
+        producer.fail_for_good();
+        let failed = producer.send(&topic, None, b"k", b"lost", &[]).await.unwrap_err();
+        assert!(!failed.is_refused_for_good(), "{failed:?}");
+        other.send(&topic, None, b"k", b"after", &[]).await.unwrap();
+    }
+    assert!(producer.partitions(&topic).await.unwrap() > 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
     const COUNT: u64 = 20_000;

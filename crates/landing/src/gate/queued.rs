@@ -79,13 +79,11 @@ impl Resolver {
         template: TemplateId,
         open: Vec<ClaimId>,
     ) -> Result<HashSet<ClaimId>, GateError> {
-        let mut missing: HashSet<ClaimId> = open.into_iter().collect();
+        let missing: HashSet<ClaimId> = open.into_iter().collect();
         if missing.is_empty() || self.gate.outbox_len(template).await? > OUTBOX_READ_MAX {
             return Ok(HashSet::new());
         }
-        let held = self.gate.outbox_claims(template).await?;
-        missing.retain(|id| !held.contains(id));
-        Ok(missing)
+        self.gate.missing_in_outbox(template, missing).await
     }
 
     /// Settles requests that landed, releases those that were rejected or fenced, and returns the others.

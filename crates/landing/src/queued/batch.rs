@@ -191,8 +191,14 @@ impl QueuedBatch {
                 error!(error = runtime::report(&error), "a queued landing was refused by MySQL");
                 count_retry("error");
             }
-            // Any other error says nothing about the claims: they wait.
-            Err(error) => return Err(error.into()),
+            // Any other error says nothing about the claims: they wait. MySQL may answer and yet take no landing, for
+            // example with a full disk.
+            Err(error) => {
+                if !error.is_unavailable() {
+                    count_retry("error");
+                }
+                return Err(error.into());
+            }
         }
         Ok(())
     }

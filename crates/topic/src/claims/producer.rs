@@ -1,10 +1,9 @@
 //! Publishes queued claims.
 
-use std::{sync::Arc, thread};
+use std::sync::Arc;
 
 use coupon::{QueuedClaim, TemplateId};
-use tokio::sync::{Mutex, OnceCell};
-use tracing::warn;
+use tokio::sync::OnceCell;
 
 use super::{
     message::encode_claim,
@@ -37,8 +36,8 @@ struct Inner {
     brokers: String,
     topic: String,
     options: ProducerOptions,
-    /// Absent until the first claim, and after an error that is final for a client.
-    producer: Mutex<Option<Producer>>,
+    /// Absent until the first claim.
+    producer: OnceCell<Producer>,
     /// Number of partitions of the topic, which never changes.
     partitions: OnceCell<i32>,
 }
@@ -50,7 +49,7 @@ impl ClaimsProducer {
             brokers: brokers.to_owned(),
             topic: names.claims(),
             options,
-            producer: Mutex::default(),
+            producer: OnceCell::new(),
             partitions: OnceCell::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -71,21 +70,12 @@ impl ClaimsProducer {
         let (topic, payload) = (&self.inner.topic, encode_claim(queued));
         let producer = self.producer().await?;
         let sent = producer.send(topic, Some(partition), key.as_bytes(), &payload, &headers).await;
-        match sent {
-            Ok(Delivered { partition, offset }) if offset >= 0 => {
-                Ok(QueuePosition { partition, offset })
-            }
-            Ok(Delivered { partition, .. }) => {
-                let end = producer.end(topic, partition).await?;
-                Ok(QueuePosition { partition, offset: (end - 1).max(0) })
-            }
-            Err(error) => {
-                if error.is_final_for_client() {
-                    self.drop_failed(&producer, &error).await;
-                }
-                Err(error)
-            }
+        let Delivered { partition, offset } = sent?;
+        if offset >= 0 {
+            return Ok(QueuePosition { partition, offset });
         }
+        let end = producer.end(topic, partition).await?;
+        Ok(QueuePosition { partition, offset: (end - 1).max(0) })
     }
 
     /// Returns the partition of a template's claims.
@@ -107,23 +97,8 @@ impl ClaimsProducer {
         self.inner.partitions.get_or_try_init(asked).await.copied()
     }
 
-    async fn producer(&self) -> Result<Producer, TopicError> {
-        let mut held = self.inner.producer.lock().await;
-        if let Some(producer) = &*held {
-            return Ok(producer.clone());
-        }
-        let producer = Producer::open(&self.inner.brokers, self.inner.options).await?;
-        Ok(held.insert(producer).clone())
-    }
-
-    /// Drops a client that failed for good, unless another task has done it. The next claim makes a new one.
-    async fn drop_failed(&self, failed: &Producer, error: &TopicError) {
-        let mut held = self.inner.producer.lock().await;
-        if held.as_ref().is_some_and(|producer| producer.is_same_as(failed)) {
-            warn!(error = %error, "the client of queued claims failed for good and is replaced");
-            let failed = held.take();
-            // Dropping it may block: it waits for its threads.
-            thread::spawn(move || drop(failed));
-        }
+    async fn producer(&self) -> Result<&Producer, TopicError> {
+        let open = || Producer::open(&self.inner.brokers, self.inner.options);
+        self.inner.producer.get_or_try_init(open).await
     }
 }

@@ -1,7 +1,13 @@
 //! A producer that awaits the acknowledgement of each message.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::Duration,
+};
 
+#[cfg(feature = "verify")]
+use rdkafka::bindings;
 use rdkafka::{
     ClientConfig, ClientContext, Message as _,
     config::RDKafkaLogLevel,
@@ -10,7 +16,8 @@ use rdkafka::{
     producer::{BaseRecord, DeliveryResult, ProducerContext},
     types::RDKafkaErrorCode,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
+use tracing::warn;
 
 use crate::{
     TopicError,
@@ -74,9 +81,20 @@ pub struct Delivered {
 
 /// Sends messages one by one and waits for each acknowledgement; many sends may be in flight at once. Clones share one
 /// connection.
+///
+/// An idempotent client that finds its own messages gone from the broker fails for good: it sends nothing any more. It
+/// is replaced then, and the next message goes by the new one.
 #[derive(Clone)]
 pub struct Producer {
-    inner: Arc<Polled<Answers>>,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    brokers: String,
+    options: ProducerOptions,
+    client: RwLock<Arc<Polled<Answers>>>,
+    /// Held by the one that replaces the client.
+    replacing: Mutex<()>,
 }
 
 impl Producer {
@@ -87,21 +105,53 @@ impl Producer {
     /// Returns an error if no broker answers within 15 s or the client cannot be created.
     pub async fn connect(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
         let producer = Self::open(brokers, options).await?;
-        let (inner, address) = (Arc::clone(&producer.inner), brokers.to_owned());
-        client::blocking(move || client::await_topics(inner.client(), &address, &[])).await?;
+        let (polled, address) = (producer.client(), brokers.to_owned());
+        client::blocking(move || client::await_topics(polled.client(), &address, &[])).await?;
         Ok(producer)
     }
 
     /// Makes a producer without waiting for a broker.
     pub(crate) async fn open(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
-        let context = Answers(LongLived::default());
-        let lost = context.0.lost.clone();
-        Ok(Self { inner: lost.client(&options.config(brokers), context, Polled::client).await? })
+        let client = RwLock::new(new_client(brokers, options).await?);
+        let (brokers, replacing) = (brokers.to_owned(), Mutex::default());
+        Ok(Self { inner: Arc::new(Inner { brokers, options, client, replacing }) })
     }
 
-    /// Returns whether both share one connection.
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+    fn client(&self) -> Arc<Polled<Answers>> {
+        Arc::clone(&self.inner.client.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces a client that failed for good, unless another task has done it.
+    async fn replace(&self, failed: &Arc<Polled<Answers>>, error: &TopicError) {
+        let _turn = self.inner.replacing.lock().await;
+        if !Arc::ptr_eq(&self.client(), failed) {
+            return;
+        }
+        warn!(error = %error, "a client of Kafka failed for good and is replaced");
+        match new_client(&self.inner.brokers, self.inner.options).await {
+            Ok(new) => {
+                let mut client = self.inner.client.write().unwrap_or_else(PoisonError::into_inner);
+                let failed = std::mem::replace(&mut *client, new);
+                // Dropping it may block: it waits for its threads.
+                thread::spawn(move || drop(failed));
+            }
+            Err(error) => warn!(error = %error, "no new client of Kafka yet"),
+        }
+    }
+
+    /// Makes the client fail for good, as when a broker has lost what it acknowledged.
+    #[cfg(feature = "verify")]
+    pub fn fail_for_good(&self) {
+        let polled = self.client();
+        let (code, why) = (
+            bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+            c"test",
+        );
+        #[expect(unsafe_code, reason = "librdkafka's own function for tests has no safe wrapper")]
+        // SAFETY: the client lives as long as `polled`, and the text is a C string.
+        unsafe {
+            bindings::rd_kafka_test_fatal_error(polled.client().native_ptr(), code, why.as_ptr());
+        }
     }
 
     /// Sends a message and waits until all in-sync replicas have it. Without `partition` the key decides. Waits while
@@ -119,24 +169,14 @@ impl Producer {
         payload: &[u8],
         headers: &[(&str, &[u8])],
     ) -> Result<Delivered, TopicError> {
-        let failed = |source| TopicError::Produce { topic: topic.to_owned(), source };
-        let (answer, answered) = oneshot::channel();
-        let mut record =
-            BaseRecord::with_opaque_to(topic, Box::new(answer)).key(key).payload(payload);
-        record.partition = partition;
-        record.headers = (!headers.is_empty()).then(|| owned(headers));
-        loop {
-            match self.inner.send(record) {
-                Ok(()) => break,
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
-                    record = back;
-                    tokio::time::sleep(FULL_PAUSE).await;
-                }
-                Err((source, _)) => return Err(failed(source)),
-            }
+        let client = self.client();
+        let sent = send_by(&client, topic, partition, key, payload, headers).await;
+        if let Err(error) = &sent
+            && error.is_final_for_client()
+        {
+            self.replace(&client, error).await;
         }
-        // The client answers for each message, at the latest when it is dropped.
-        answered.await.unwrap_or(Err(KafkaError::Canceled)).map_err(failed)
+        sent
     }
 
     /// Returns the number of partitions of `topic`, for senders that choose one themselves.
@@ -145,19 +185,55 @@ impl Producer {
     ///
     /// Returns an error if the broker does not answer, the topic is missing or a partition has no leader.
     pub async fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
-        let (producer, topic) = (Arc::clone(&self.inner), topic.to_owned());
-        client::blocking(move || client::partitions_of(producer.client(), &topic)).await
+        let (polled, topic) = (self.client(), topic.to_owned());
+        client::blocking(move || client::partitions_of(polled.client(), &topic)).await
     }
 
     /// Returns the offset that the next message of a partition will get.
     pub(crate) async fn end(&self, topic: &str, partition: i32) -> Result<i64, TopicError> {
-        let (producer, topic) = (Arc::clone(&self.inner), topic.to_owned());
+        let (polled, topic) = (self.client(), topic.to_owned());
         client::blocking(move || {
-            let held = producer.client().fetch_watermarks(&topic, partition, END_WAIT);
+            let held = polled.client().fetch_watermarks(&topic, partition, END_WAIT);
             held.map(|(_, end)| end).map_err(|source| TopicError::Offsets { topic, source })
         })
         .await
     }
+}
+
+async fn new_client(
+    brokers: &str,
+    options: ProducerOptions,
+) -> Result<Arc<Polled<Answers>>, TopicError> {
+    let context = Answers(LongLived::default());
+    let lost = context.0.lost.clone();
+    lost.client(&options.config(brokers), context, Polled::client).await
+}
+
+async fn send_by(
+    client: &Polled<Answers>,
+    topic: &str,
+    partition: Option<i32>,
+    key: &[u8],
+    payload: &[u8],
+    headers: &[(&str, &[u8])],
+) -> Result<Delivered, TopicError> {
+    let failed = |source| TopicError::Produce { topic: topic.to_owned(), source };
+    let (answer, answered) = oneshot::channel();
+    let mut record = BaseRecord::with_opaque_to(topic, Box::new(answer)).key(key).payload(payload);
+    record.partition = partition;
+    record.headers = (!headers.is_empty()).then(|| owned(headers));
+    loop {
+        match client.send(record) {
+            Ok(()) => break,
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back)) => {
+                record = back;
+                tokio::time::sleep(FULL_PAUSE).await;
+            }
+            Err((source, _)) => return Err(failed(source)),
+        }
+    }
+    // The client answers for each message, at the latest when it is dropped.
+    answered.await.unwrap_or(Err(KafkaError::Canceled)).map_err(failed)
 }
 
 /// Gives each message its answer.
