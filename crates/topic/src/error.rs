@@ -26,6 +26,16 @@ pub enum TopicError {
         topic: String,
     },
 
+    /// The topic exists; this partition has no leader now, so nothing is read from or written to it.
+    #[error(
+        "partition {partition} of topic {topic} has no leader: the brokers with its copies are away"
+    )]
+    NoLeader {
+        /// Name including the prefix.
+        topic: String,
+        partition: i32,
+    },
+
     /// A setting was rejected or the client could not start.
     #[error("Kafka client could not be created")]
     Client(#[source] KafkaError),
@@ -102,7 +112,7 @@ impl TopicError {
     /// Returns whether the same call may succeed later without any change to the configuration.
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::NoLeader { .. } => true,
             Self::Produce { source, .. }
             | Self::Consume(source)
             | Self::Commit(source)

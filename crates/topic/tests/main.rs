@@ -9,11 +9,11 @@ use std::{
 };
 
 use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
-use devstack::{Certificates, OwnBroker, TestServers};
+use devstack::{Certificates, OwnBroker, OwnBrokers, TestServers};
 use topic::{
-    Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, HistorySpan, Message,
-    MessagePosition, OrderedProducer, PositionCheck, Producer, ProducerOptions, Reached, Record,
-    Search, TableReader, TopicError, TopicLayout, TopicNames, committed_lag, ensure_topics,
+    BrokerProbe, Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, HistorySpan,
+    Message, MessagePosition, OrderedProducer, PositionCheck, Producer, ProducerOptions, Reached,
+    Record, Search, TableReader, TopicError, TopicLayout, TopicNames, committed_lag, ensure_topics,
     find_message, messages_at, read_history, topic_offsets,
 };
 
@@ -457,6 +457,41 @@ async fn clients_that_lost_all_brokers_find_them_again_each_time() {
         let stuck = producers.iter().filter(|producer| producer.in_flight() > 0).count();
         assert!(drained.is_ok(), "{stuck} producers got nowhere after freeze {freeze}");
     }
+}
+
+/// One broker of three is away, and with it the only copy of a partition. A process that starts now serves the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_without_a_leader_keeps_nobody_from_the_others() {
+    let mut cluster = OwnBrokers::start("topic-leaderless").await.unwrap();
+    let (brokers, names) = (cluster.brokers(), TopicNames::new("leaderless"));
+    let layout = TopicLayout { partitions: 6, replication: 1 };
+    ensure_topics(&brokers, &names, &layout).await.unwrap();
+    let test = Test { brokers, names };
+    let topic = test.names.claims();
+    let probe = BrokerProbe::new(&test.brokers, &topic);
+    probe.check().await.unwrap();
+    cluster.servers[0].kill().unwrap();
+    let error = loop {
+        match probe.check().await {
+            Err(error @ TopicError::NoLeader { .. }) => break error,
+            _ => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    };
+    assert!(error.is_retriable() && error.to_string().contains("has no leader"), "{error}");
+
+    let producer = test.producer().await;
+    assert_eq!(producer.partitions(&topic).await.unwrap(), 6);
+    let mut sent = 0;
+    for partition in 0..6 {
+        let options =
+            ProducerOptions { give_up: Some(Duration::from_secs(3)), ..Default::default() };
+        let producer = Producer::connect(&test.brokers, options).await.unwrap();
+        sent += usize::from(producer.send(&topic, Some(partition), b"k", b"m", &[]).await.is_ok());
+    }
+    assert!((1..6).contains(&sent), "{sent}");
+    let consumer = test.join(&topic).await;
+    assert_eq!(take(&consumer, sent).await.len(), sent);
+    consumer.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

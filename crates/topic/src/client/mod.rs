@@ -15,7 +15,7 @@ use rdkafka::{
     config::{FromClientConfigAndContext, RDKafkaLogLevel},
     consumer::ConsumerContext,
     error::{KafkaError, KafkaResult},
-    metadata::Metadata,
+    metadata::{Metadata, MetadataPartition},
     producer::{DeliveryResult, ProducerContext},
     types::RDKafkaErrorCode,
 };
@@ -150,14 +150,14 @@ pub(crate) fn await_topics<C: ClientContext>(
 ) -> Result<(), TopicError> {
     let deadline = Instant::now() + CONNECT_WAIT;
     loop {
-        let outcome = if topics.is_empty() {
-            client.fetch_metadata(None, METADATA_WAIT).map(|_| None)
+        let asked = if topics.is_empty() {
+            client.fetch_metadata(None, METADATA_WAIT).map(|_| Ok(()))
         } else {
-            first_missing(client, topics)
+            all_led(client, topics)
         };
-        let failure = match outcome {
-            Ok(None) => return Ok(()),
-            Ok(Some(topic)) => TopicError::MissingTopic { topic },
+        let failure = match asked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(failure)) => failure,
             Err(source) => TopicError::Unreachable {
                 brokers: brokers.to_owned(),
                 waited: CONNECT_WAIT,
@@ -172,27 +172,43 @@ pub(crate) fn await_topics<C: ClientContext>(
     }
 }
 
-fn first_missing<C: ClientContext>(
+/// The outer error: no broker answers. The inner one: a topic is missing, or a partition has no leader.
+fn all_led<C: ClientContext>(
     client: &Client<C>,
     topics: &[String],
-) -> KafkaResult<Option<String>> {
+) -> KafkaResult<Result<(), TopicError>> {
     for topic in topics {
         let metadata = client.fetch_metadata(Some(topic), METADATA_WAIT)?;
-        if partition_count(&metadata, topic).is_none() {
-            return Ok(Some(topic.clone()));
+        if let Err(failure) = led(&metadata, topic) {
+            return Ok(Err(failure));
         }
     }
-    Ok(None)
+    Ok(Ok(()))
 }
 
-/// Returns the number of partitions if all of them have a leader.
-pub(crate) fn partition_count(metadata: &Metadata, topic: &str) -> Option<i32> {
+/// Returns an error if the topic is missing or one of its partitions has no leader.
+pub(crate) fn led(metadata: &Metadata, topic: &str) -> Result<(), TopicError> {
+    let partitions = partitions_in(metadata, topic);
+    let partitions =
+        partitions.ok_or_else(|| TopicError::MissingTopic { topic: topic.to_owned() })?;
+    match partitions.iter().find(|partition| partition.leader() < 0) {
+        None => Ok(()),
+        Some(partition) => {
+            Err(TopicError::NoLeader { topic: topic.to_owned(), partition: partition.id() })
+        }
+    }
+}
+
+fn partitions_in<'a>(metadata: &'a Metadata, topic: &str) -> Option<&'a [MetadataPartition]> {
     let topic = metadata.topics().iter().find(|found| found.name() == topic)?;
-    let partitions = topic.partitions();
-    let is_led = topic.error().is_none()
-        && !partitions.is_empty()
-        && partitions.iter().all(|partition| partition.leader() >= 0);
-    is_led.then(|| i32::try_from(partitions.len()).unwrap_or(i32::MAX))
+    let is_there = topic.error().is_none() && !topic.partitions().is_empty();
+    is_there.then(|| topic.partitions())
+}
+
+/// Returns the number of partitions of a topic, with and without leaders.
+pub(crate) fn partition_count(metadata: &Metadata, topic: &str) -> Option<i32> {
+    let partitions = partitions_in(metadata, topic)?;
+    Some(i32::try_from(partitions.len()).unwrap_or(i32::MAX))
 }
 
 /// Returns the number of partitions of an existing topic.

@@ -54,17 +54,18 @@ impl BrokerProbe {
 
     fn ask(&self) -> Result<(), TopicError> {
         let client = self.client()?;
-        let asked = client::partitions_of(client.client(), &self.topic);
+        let asked = client.client().fetch_metadata(Some(&self.topic), client::METADATA_WAIT);
+        let asked = match asked {
+            Ok(metadata) => client::led(&metadata, &self.topic),
+            Err(source) => {
+                let (brokers, waited) = (self.brokers.clone(), client::METADATA_WAIT);
+                Err(TopicError::Unreachable { brokers, waited, source })
+            }
+        };
         if asked.is_err() {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        asked.map(|_| ()).map_err(|error| match error {
-            TopicError::Offsets { source, .. } => {
-                let (brokers, waited) = (self.brokers.clone(), client::METADATA_WAIT);
-                TopicError::Unreachable { brokers, waited, source }
-            }
-            other => other,
-        })
+        asked
     }
 
     fn client(&self) -> Result<Arc<BaseConsumer<Silent>>, TopicError> {

@@ -124,7 +124,13 @@ impl Consumer {
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let names = topics.clone();
         let inner = client::blocking(move || {
-            client::await_topics(inner.client(), &address, &names)?;
+            match client::await_topics(inner.client(), &address, &names) {
+                // The others are consumed, and this one once it has a leader.
+                Err(error @ TopicError::NoLeader { .. }) => {
+                    warn!(error = %error, "consuming the rest")
+                }
+                led => led?,
+            }
             subscribe(&inner, &names)?;
             Ok(inner)
         })

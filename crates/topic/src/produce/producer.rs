@@ -183,7 +183,7 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the broker does not answer, the topic is missing or a partition has no leader.
+    /// Returns an error if the broker does not answer or the topic is missing.
     pub async fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
         let (polled, topic) = (self.client(), topic.to_owned());
         client::blocking(move || client::partitions_of(polled.client(), &topic)).await
