@@ -106,7 +106,8 @@ codes! {
         "correct `field`: a reason of 1 to 200 characters; a `valid_until` that is later than the coupon's and \
          within ten years; 1 to 100 `coupons`, each once, or none for all",
     InvalidPayment "INVALID_PAYMENT" 422 "The request is not acceptable"
-        "correct `field`: a `payment_ref` of 1 to 64 characters, 1 to 100 `coupons`, each once, or none for all",
+        "correct `field`: a `payment_ref` of 1 to 64 characters, 1 to 100 `coupons`, each once, or none for all. \
+         `hold_ms`: the template holds nothing, so nothing needs a payment",
     InvalidGrants "INVALID_GRANTS" 422 "The request is not acceptable"
         "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason",
     InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"

@@ -93,6 +93,7 @@ pub(crate) const JOB_ROWS: Metric = Metric {
         values: &[
             "granted",
             "limit_reached",
+            "banned",
             "sold_out",
             "insufficient_stock",
             "not_open",
@@ -102,7 +103,7 @@ pub(crate) const JOB_ROWS: Metric = Metric {
         ],
     }],
     meaning: "rows of jobs by what became of them: `granted`; refused as the user's own claim \
-              would be, `limit_reached`, `sold_out`, `insufficient_stock`, `not_open`, `closed` or \
+              would be, `limit_reached`, `banned`, `sold_out`, `insufficient_stock`, `not_open`, `closed` or \
               `ended`; `cancelled` with their job",
     worry: None,
 };

@@ -212,7 +212,8 @@ fn found(answer: Answer, row_no: u32) -> Found {
             Ok(Done { row_no, outcome: RowOutcome::Granted, claim_id: Some(claim.id) })
         }
         Answer::Refused(refusal) => match refusal {
-            Refusal::Limit { .. } | Refusal::Banned { .. } => refused(RowOutcome::LimitReached),
+            Refusal::Limit { .. } => refused(RowOutcome::LimitReached),
+            Refusal::Banned { .. } => refused(RowOutcome::Banned),
             Refusal::SoldOut => refused(RowOutcome::SoldOut),
             Refusal::Insufficient { .. } => refused(RowOutcome::InsufficientStock),
             Refusal::NotOpen { .. } => refused(RowOutcome::NotOpen),
@@ -280,6 +281,7 @@ mod tests {
     fn what_passes_leaves_a_row_pending_and_what_is_final_is_its_outcome() {
         let final_ones = [
             (Refusal::Limit { taken: 1 }, RowOutcome::LimitReached),
+            (Refusal::Banned { lapses: 3 }, RowOutcome::Banned),
             (Refusal::SoldOut, RowOutcome::SoldOut),
             (Refusal::Insufficient { left: 1 }, RowOutcome::InsufficientStock),
             (Refusal::Closed, RowOutcome::Closed),

@@ -64,7 +64,7 @@ coded! {
 
 coded! {
     /// What became of a job's row.
-    RowOutcome, "row outcome", 11;
+    RowOutcome, "row outcome", 12;
     /// Not decided yet.
     Pending 0 "pending",
     /// The user has the coupons.
@@ -87,6 +87,8 @@ coded! {
     Ended 9 "ended",
     /// The job was cancelled before the row.
     Cancelled 10 "cancelled",
+    /// The user has let too many holds of the template lapse.
+    Banned 11 "banned",
 }
 
 impl JobState {
@@ -110,7 +112,7 @@ mod tests {
             assert_eq!((outcome.code(), RowOutcome::from_code(code)), (code, Ok(outcome)));
             assert_eq!(RowOutcome::from_word(outcome.word()), Some(outcome));
         }
-        assert!(JobState::from_code(4).is_err() && RowOutcome::from_code(11).is_err());
+        assert!(JobState::from_code(4).is_err() && RowOutcome::from_code(12).is_err());
         assert!(RowOutcome::from_word("landed").is_none());
     }
 }

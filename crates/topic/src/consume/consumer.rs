@@ -127,7 +127,7 @@ impl Consumer {
             match client::await_topics(inner.client(), &address, &names) {
                 // The others are consumed, and this one once it has a leader.
                 Err(error @ TopicError::NoLeader { .. }) => {
-                    warn!(error = %error, "consuming the rest")
+                    warn!(error = %error, "consuming the rest");
                 }
                 led => led?,
             }

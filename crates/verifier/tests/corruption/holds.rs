@@ -168,14 +168,14 @@ const PAYMENTS: [Damage; 6] = [
         "payment \"p-14\" is late",
     ),
     (
-        "insert into coupon_payment select merchant_id, 'again', claim_id, coupons, confirmed_at \
+        "insert into coupon_payment select merchant_id, 'again', claim_id, coupons, confirmed_at, actor \
          from coupon_payment where payment_ref = 'p-11'",
         "delete from coupon_payment where payment_ref = 'again'",
         "I14",
         "coupon 2011: its hold did not end once",
     ),
     (
-        "insert into coupon_payment select merchant_id, 'lapsed', 212, '2012', confirmed_at - interval 25 minute \
+        "insert into coupon_payment select merchant_id, 'lapsed', 212, '2012', confirmed_at - interval 25 minute, actor \
          from coupon_payment where payment_ref = 'p-11'",
         "delete from coupon_payment where payment_ref = 'lapsed'",
         "I14",
