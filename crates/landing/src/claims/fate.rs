@@ -11,7 +11,7 @@ use coupon::{ClaimId, TemplateId, UserId};
 use mysql_store::{
     MySqlPool, StoreError, connect, fence,
     look_up::{self, ClaimFate},
-    template,
+    stock, template,
 };
 use redis_gate::{Gate, GateError, RequestState};
 use thiserror::Error;
@@ -81,7 +81,9 @@ pub async fn fate(
         None => Ok(None),
     };
     let decided = decided(pool, asked.id).await?;
-    if let Some(decided) = decided.as_ref().filter(|fate| is_final(fate, asked)) {
+    if let Some(decided) = &decided
+        && is_final(pool, decided, asked).await?
+    {
         return Ok(Fate::Decided(decided.clone()));
     }
     let made_at = ids::made_at(asked.id.0);
@@ -115,18 +117,28 @@ pub async fn fate(
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
     fence(pool, template, user, asked.id, now).await?;
-    match self::decided(pool, asked.id).await?.filter(|fate| is_final(fate, asked)) {
-        Some(decided) => Ok(Fate::Decided(decided)),
-        None => Ok(Fate::Processing { user: asked.user, at: made_at }),
+    match self::decided(pool, asked.id).await? {
+        Some(decided) if is_final(pool, &decided, asked).await? => Ok(Fate::Decided(decided)),
+        _ => Ok(Fate::Processing { user: asked.user, at: made_at }),
     }
 }
 
-/// Returns whether nothing can change this fate of the claim: a fence binds only its own template.
-fn is_final(fate: &ClaimFate, asked: ClaimQuery) -> bool {
-    match fate {
-        ClaimFate::Landed(_) | ClaimFate::Rejected { .. } => true,
-        ClaimFate::GivenUp { template_id, .. } => asked.template == Some(*template_id),
+/// Returns whether nothing can change this fate of the claim. A fence binds only its own template: if the caller names
+/// none, the claim may be queued in any other.
+async fn is_final(
+    pool: &MySqlPool,
+    fate: &ClaimFate,
+    asked: ClaimQuery,
+) -> Result<bool, StoreError> {
+    let ClaimFate::GivenUp { template_id, .. } = fate else { return Ok(true) };
+    if let Some(template) = asked.template {
+        return Ok(template == *template_id);
     }
+    let is_other_open = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        stock::is_other_open(&mut connection, *template_id).await
+    });
+    is_other_open.await.map(|other| !other)
 }
 
 async fn decided(pool: &MySqlPool, id: ClaimId) -> Result<Option<ClaimFate>, StoreError> {

@@ -123,6 +123,26 @@ pub async fn close_queue(
     Ok(done.rows_affected() == 1)
 }
 
+/// Returns whether another template than this one may have queued claims: it was ever queued, and its queue is not
+/// closed.
+///
+/// # Errors
+/// The statement fails.
+pub async fn is_other_open(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+) -> Result<bool, StoreError> {
+    let found: Option<i64> = sqlx::query_scalar(
+        "select template_id from template_stock force index (ix_queue) \
+         where ever_queued = 1 and queue_closed = 0 and template_id <> ? limit 1",
+    )
+    .bind(template.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("look for another queue"))?;
+    Ok(found.is_some())
+}
+
 /// Returns templates that were ever queued, and are ended or whose window is over at `now`, but whose queue is not
 /// closed: at most [`UNCLOSED_MAX`], by id. Drafts are left out, since nobody claims them.
 ///

@@ -165,6 +165,15 @@ fn give<C: ClientContext>(client: &Client<C>, brokers: &CStr) {
     unsafe { bindings::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
 }
 
+/// Makes a producer's client fail for good, for a test.
+#[cfg(feature = "verify")]
+#[expect(unsafe_code, reason = "the Rust client has no such function, librdkafka has")]
+pub(crate) fn fail_for_good<C: ClientContext>(client: &Client<C>) {
+    let code = bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+    // SAFETY: as above.
+    unsafe { bindings::rd_kafka_test_fatal_error(client.native_ptr(), code, c"test".as_ptr()) };
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;

@@ -21,6 +21,8 @@ use rdkafka::{
 };
 use tracing::{debug, info, warn};
 
+#[cfg(feature = "verify")]
+pub(crate) use crate::client::lost_brokers::fail_for_good;
 use crate::{TopicError, brokers, client::lost_brokers::LostBrokers};
 
 /// Time a client waits for its first broker: enough for one that starts together with us (2–5 s), short enough to

@@ -6,8 +6,6 @@ use std::{
     time::Duration,
 };
 
-#[cfg(feature = "verify")]
-use rdkafka::bindings;
 use rdkafka::{
     ClientConfig, ClientContext, Message as _,
     config::RDKafkaLogLevel,
@@ -142,16 +140,7 @@ impl Producer {
     /// Makes the client fail for good, as when a broker has lost what it acknowledged.
     #[cfg(feature = "verify")]
     pub fn fail_for_good(&self) {
-        let polled = self.client();
-        let (code, why) = (
-            bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
-            c"test",
-        );
-        #[expect(unsafe_code, reason = "librdkafka's own function for tests has no safe wrapper")]
-        // SAFETY: the client lives as long as `polled`, and the text is a C string.
-        unsafe {
-            bindings::rd_kafka_test_fatal_error(polled.client().native_ptr(), code, why.as_ptr());
-        }
+        client::fail_for_good(self.client().client());
     }
 
     /// Sends a message and waits until all in-sync replicas have it. Without `partition` the key decides. Waits while
