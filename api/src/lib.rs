@@ -16,6 +16,7 @@ mod http;
 mod jobs;
 mod metrics;
 mod openapi;
+mod places;
 mod problem;
 mod queue;
 mod receipt;

@@ -34,9 +34,9 @@ use crate::{
     },
     config::Config,
     connections::{Connections, listener, open_files},
-    exports::Exports,
     fleet::Fleet,
     jobs, metrics as api_metrics,
+    places::Places,
     queue::Queue,
     receipt::Receipts,
     router::router,
@@ -57,6 +57,10 @@ const CONNECT_FOR: Duration = Duration::from_secs(15);
 /// ask for claims that were never answered.
 const FENCES_PER_SECOND: u32 = 2;
 const FENCES_PER_MINUTE: u32 = 10;
+
+/// Exports at a time, and of one merchant: each keeps about a connection busy.
+const EXPORTS_AT_ONCE: usize = 8;
+const EXPORTS_OF_MERCHANT: usize = 2;
 
 /// Serves until the process is to stop.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
@@ -104,7 +108,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         read_limit: RateLimit::new(config.reads_per_user_second, config.reads_per_user_minute),
         fence_limit: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
         quotas: config.quotas.clone(),
-        exports: Exports::default(),
+        exports: Places::new(EXPORTS_AT_ONCE, EXPORTS_OF_MERCHANT),
         batches,
         fleet: Fleet::new(context.health.clone(), &config.admin_peers)?,
         points: points.clone(),

@@ -15,8 +15,8 @@ use crate::{
     auth::{Auth, rate_limit::RateLimit},
     code::Code,
     config::Quotas,
-    exports::Exports,
     fleet::Fleet,
+    places::Places,
     problem::Problem,
     queue::Queue,
     receipt::Receipts,
@@ -56,7 +56,7 @@ pub(crate) struct Parts {
     /// Limits the fences that a user may place by asking for unknown claims.
     pub(crate) fence_limit: RateLimit,
     pub(crate) quotas: Quotas,
-    pub(crate) exports: Exports,
+    pub(crate) exports: Places,
     /// Hands calls of shops to the tasks that serve several at once.
     pub(crate) batches: Batches,
     pub(crate) fleet: Fleet,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use coupon::{TemplateId, partition_of_template};
+use coupon::{MerchantId, TemplateId, partition_of_template};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -13,10 +13,17 @@ use super::{
     aggregate::{Aggregate, Span},
     counter::WAIT_MAX,
 };
+use crate::places::{Place, Places};
 
 /// Reports at a time. Each is a client of Kafka and a thread, may hold some tens of megabytes, and keeps a connection to
 /// MySQL busy for seconds.
 const TURNS: usize = 4;
+
+/// Reports of one merchant, under way and waiting for a turn.
+const OF_MERCHANT: usize = 2;
+
+/// Reports of all merchants, under way and waiting for a turn. Each waits for a second at most.
+const ALL: usize = 64;
 
 /// Longest wait for a turn.
 const TURN_MAX: Duration = Duration::from_secs(1);
@@ -31,13 +38,14 @@ const SCANNED_MAX: u64 = 10_000_000;
 const CLOCK_SLACK_MS: i64 = 60_000;
 
 /// Leave to make a report, from its statistics and from MySQL. Whatever is read for it holds a clone until it has ended.
-pub(crate) type Turn = Arc<OwnedSemaphorePermit>;
+pub(crate) type Turn = Arc<(OwnedSemaphorePermit, Place)>;
 
 /// Reads everybody's statistics.
 pub(crate) struct History {
     brokers: String,
     topic: String,
     turns: Arc<Semaphore>,
+    places: Places,
 }
 
 /// A template's statistics, as far as they are known.
@@ -68,17 +76,18 @@ pub(crate) enum HistoryError {
 
 impl History {
     pub(super) fn new(brokers: &str, topic: String) -> Self {
-        let turns = Arc::new(Semaphore::new(TURNS));
-        Self { brokers: brokers.to_owned(), topic, turns }
+        let (turns, places) = (Arc::new(Semaphore::new(TURNS)), Places::new(ALL, OF_MERCHANT));
+        Self { brokers: brokers.to_owned(), topic, turns, places }
     }
 
     /// Waits for a turn.
     ///
     /// # Errors
-    /// No place became free within [`TURN_MAX`].
-    pub(crate) async fn turn(&self) -> Result<Turn, HistoryError> {
+    /// The merchant has its share of turns, or none became free within [`TURN_MAX`].
+    pub(crate) async fn turn(&self, merchant: MerchantId) -> Result<Turn, HistoryError> {
+        let place = self.places.take(merchant).ok_or(HistoryError::Busy)?;
         match timeout(TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Arc::new(permit)),
+            Ok(Ok(permit)) => Ok(Arc::new((permit, place))),
             _ => Err(HistoryError::Busy),
         }
     }
@@ -133,14 +142,17 @@ mod tests {
     async fn a_turn_lasts_until_all_that_is_read_under_it_has_ended() {
         let history = History::new("127.0.0.1:1", "none".to_owned());
         let mut held = Vec::new();
-        for _ in 0..TURNS {
-            held.push(history.turn().await.unwrap());
+        for number in 0..TURNS {
+            let merchant = MerchantId(i64::from(number >= OF_MERCHANT));
+            held.push(history.turn(merchant).await.unwrap());
+            let share = history.turn(merchant).await;
+            assert!(share.is_ok() || (number + 1) % OF_MERCHANT == 0, "a merchant has its share");
         }
         let of_mysql = held[0].clone();
         drop(held.swap_remove(0));
-        let refused = history.turn().await;
+        let refused = history.turn(MerchantId(2)).await;
         assert!(matches!(refused, Err(HistoryError::Busy)), "MySQL is still being read");
         drop(of_mysql);
-        assert!(history.turn().await.is_ok());
+        assert!(history.turn(MerchantId(2)).await.is_ok());
     }
 }

@@ -21,7 +21,9 @@ use landing::{
     resolver::{GRACE, Resolved, Resolver},
     settler::Settler,
 };
-use mysql_store::{MySqlConnection, MySqlPool, connect, migrate, stock, template};
+use mysql_store::{
+    MySqlConnection, MySqlPool, connect, migrate, stock, taken_numbers::NumberPages, template,
+};
 use redis_gate::{Entry, Gate, GateRedis, Meta};
 use runtime::{Clock, FailPoints};
 use sqlx::Row;
@@ -223,13 +225,9 @@ impl World {
         let stock = stock::get(&mut connection, TEMPLATE).await.unwrap().unwrap();
         assert_eq!((meta.stock, meta.epoch), (stock.stock, stock.epoch));
         let mut taken = Vec::new();
-        loop {
-            let after = taken.last().map_or(UserId(-1), |(user, _)| *user);
-            let chunk = stock::taken_numbers_after(&mut connection, TEMPLATE, after).await;
-            match chunk.unwrap() {
-                chunk if chunk.is_empty() => break,
-                chunk => taken.extend(chunk),
-            }
+        let mut pages = NumberPages::of(TEMPLATE);
+        while let Some(page) = pages.next(&mut connection).await.unwrap() {
+            taken.extend(page.taken);
         }
         let entries = self.gate.entries(TEMPLATE, meta.epoch).await.unwrap();
         let mut held: Vec<_> = entries

@@ -32,8 +32,8 @@ pub use coupons::{
 pub use expiries::{expiring, expiry, expiry_report, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use templates::{
-    history, ledger, ledger_totals, list, readable::Readable, stock, template, template_delete,
-    template_edit, validity_move,
+    history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,
+    template_delete, template_edit, validity_move,
 };
 
 pub use error::{DuplicateKey, StoreError};

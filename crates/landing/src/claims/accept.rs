@@ -3,7 +3,7 @@
 //! Each step may fail to find out how durably the claim is queued. Then the answer is 503 with a `Location`, since the
 //! claim stays queued and may land.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use coupon::{AcceptAfter, Admission, Claim, ClaimId, Epoch, Numbers, QueuedClaim, Template};
@@ -143,11 +143,15 @@ impl Walk {
         claim: &Claim,
         queued: InQueue,
     ) -> Result<Answer, Stop> {
-        // Without a turn the relay publishes the claim, so the client need not wait for a broker that is away.
+        // The relay publishes the claim then, so the client need not wait for a broker that is away.
+        if !self.unanswered.may_try(template.id, Instant::now()) {
+            return Ok(queued.unknown());
+        }
         let Ok(_turn) = self.publishing.try_acquire() else { return Ok(queued.unknown()) };
         let message = queued.message(claim, template.accept_after);
         let why = match timeout(PUBLISH_MAX, self.gates.queue().publish(&message)).await {
             Ok(Ok(position)) => {
+                self.unanswered.answered(template.id);
                 self.points.reach("claims.after_publish").await?;
                 return Ok(match self.confirm(template, claim, &queued).await {
                     Ok(true) => queued.accepted(Some(position)),
@@ -162,6 +166,7 @@ impl Walk {
             Ok(Err(error)) => runtime::report(&error),
             Err(_) => format!("no acknowledgement within {PUBLISH_MAX:?}"),
         };
+        self.unanswered.failed(template.id, Instant::now());
         let why = format!("claim {}: {why}", queued.id);
         runtime::seldom!("claims are not published by the api; the relay will", why);
         Ok(queued.unknown())

@@ -9,6 +9,7 @@ pub mod fate;
 mod label;
 mod queued_fate;
 mod spans;
+mod unanswered;
 mod walk;
 mod window;
 
@@ -159,6 +160,7 @@ impl Claims {
             ask_max: bounds.ask_max,
             copies: bounds.copies,
             publishing,
+            unanswered: unanswered::Unanswered::default(),
         };
         Self {
             work: Arc::new(work),

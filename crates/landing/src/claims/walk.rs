@@ -21,6 +21,7 @@ use super::{
     accept::InQueue,
     direct::{Admitted, Next},
     label, spans,
+    unanswered::Unanswered,
     window::Window,
 };
 use crate::{
@@ -60,6 +61,7 @@ pub(super) struct Walk {
     pub(super) copies: u32,
     /// Permits to publish a claim.
     pub(super) publishing: Semaphore,
+    pub(super) unanswered: Unanswered,
 }
 
 /// Why a claim has no definite answer.

@@ -8,7 +8,8 @@ use std::{
 use coupon::{Epoch, Lapses, Template, UserId};
 use mysql_store::{
     MySqlConnection, connect, lease, look_up, returns,
-    stock::{self, Movement, MovementPages},
+    stock::{Movement, MovementPages},
+    taken_numbers::{NumberPage, NumberPages},
 };
 use redis_gate::{GateError, LOAD_USERS_MAX};
 use runtime::Backoff;
@@ -20,25 +21,30 @@ use crate::gate::rebuild::{LEASE, RebuildContext, RebuildError};
 const MEMORY_MAX: Duration = Duration::from_secs(5);
 const MEMORY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// Loads the taken numbers. Returns whether the gate was loading this epoch until the end.
+/// Loads the taken numbers, and users who have returned all their coupons: they hold no numbers, but their keys have
+/// answers. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn numbers(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
     let (gate, template) = (context.gate, context.template);
-    let first = stock::taken_numbers_after(connection, template, UserId(-1));
-    let mut users = connect::within(first).await?;
-    while let Some((last, _)) = users.last() {
+    let mut pages = NumberPages::of(template);
+    let mut page = connect::within(pages.next(connection)).await?;
+    while let Some(NumberPage { taken, returned }) = page {
+        let load = async {
+            Ok::<_, GateError>(
+                in_chunks(&taken, |chunk| gate.load(template, epoch, chunk)).await?
+                    && in_chunks(&returned, |chunk| gate.load_rejected(template, epoch, chunk))
+                        .await?,
+            )
+        };
         // Reads the next page while this one loads; both take about as long.
-        let (loading, next) = tokio::join!(
-            in_chunks(&users, |chunk| gate.load(template, epoch, chunk)),
-            connect::within(stock::taken_numbers_after(connection, template, *last)),
-        );
+        let (loading, next) = tokio::join!(load, connect::within(pages.next(connection)));
         if !loading? {
             return Ok(false);
         }
-        users = next?;
+        page = next?;
         renew(connection, context).await?;
     }
     Ok(true)
@@ -54,25 +60,6 @@ pub(super) async fn rejected(
     let mut after = UserId(-1);
     loop {
         let page = look_up::rejected_users_after(connection, context.template, after);
-        let users = connect::within(page).await?;
-        let Some(last) = users.last() else { return Ok(true) };
-        after = *last;
-        if !without_numbers(connection, context, epoch, &users).await? {
-            return Ok(false);
-        }
-    }
-}
-
-/// Loads the users who have returned all their coupons of the template: they hold no numbers, but their keys have
-/// answers. Comes after [`numbers`]. Returns whether the gate was loading this epoch until the end.
-pub(super) async fn returned_users(
-    connection: &mut MySqlConnection,
-    context: &RebuildContext<'_>,
-    epoch: Epoch,
-) -> Result<bool, RebuildError> {
-    let mut after = UserId(-1);
-    loop {
-        let page = stock::returned_users_after(connection, context.template, after);
         let users = connect::within(page).await?;
         let Some(last) = users.last() else { return Ok(true) };
         after = *last;

@@ -337,13 +337,8 @@ async fn load_users(
     let first = connect::within(stock::last_movement(connection, template.id)).await?;
     // Without a limit there are no numbers to load; every refusal looks the key up in MySQL instead. A claim is looked
     // up before it is accepted only if its user has a rejected key, and these users are loaded.
-    if template.per_user_limit > 0 {
-        if !load::numbers(connection, context, epoch).await? {
-            return Ok(None);
-        }
-        if template.hold.holds() && !load::returned_users(connection, context, epoch).await? {
-            return Ok(None);
-        }
+    if template.per_user_limit > 0 && !load::numbers(connection, context, epoch).await? {
+        return Ok(None);
     }
     if ever_queued && !load::rejected(connection, context, epoch).await? {
         return Ok(None);

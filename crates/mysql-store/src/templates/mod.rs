@@ -8,6 +8,7 @@ pub(crate) mod movement;
 mod queue;
 pub(crate) mod readable;
 pub mod stock;
+pub mod taken_numbers;
 pub mod template;
 pub mod template_delete;
 pub mod template_edit;

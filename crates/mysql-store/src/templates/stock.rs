@@ -1,9 +1,7 @@
 //! `template_stock` and `stock_movement`: a template's coupons, and the epoch of its gate.
 
 use chrono::{DateTime, Utc};
-use coupon::{
-    AcceptedClaims, Epoch, Open, RequestId, Template, TemplateId, TemplateState, UserId, limit,
-};
+use coupon::{AcceptedClaims, Epoch, Open, RequestId, Template, TemplateId, TemplateState, limit};
 use sqlx::{Connection, FromRow, MySqlConnection};
 
 use super::movement;
@@ -176,78 +174,6 @@ pub async fn next_epoch(
         .map_err(StoreError::query("read the epoch"))?;
     transaction.commit().await.map_err(StoreError::query("raise the epoch"))?;
     Ok(epoch.map(Epoch))
-}
-
-/// Rows in one chunk of taken numbers: well above the 100 that one user may hold, so that every chunk has at least one
-/// whole user.
-const NUMBER_ROWS_MAX: usize = 10_000;
-
-/// Returns the taken numbers of some users after `after`, ordered; empty at the end. Replacements have numbers beyond
-/// the limit, which no claim takes, and are left out.
-///
-/// Chunks are read one after another. That is enough for a gate's rebuild, because under its epoch nothing can land
-/// before the gate is open.
-///
-/// # Errors
-/// The statement fails.
-pub async fn taken_numbers_after(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-    after: UserId,
-) -> Result<Vec<(UserId, Vec<u8>)>, StoreError> {
-    let rows: Vec<(i64, i64)> = sqlx::query_as(
-        "select user_id, claim_no from user_coupon where template_id = ? and user_id > ? \
-         and claim_no <= ? order by user_id, claim_no limit ?",
-    )
-    .bind(template.0)
-    .bind(after.0)
-    .bind(limit::PER_USER_MAX)
-    .bind(NUMBER_ROWS_MAX as u64)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read taken numbers"))?;
-    let cut = rows.len() == NUMBER_ROWS_MAX;
-    let mut users: Vec<(UserId, Vec<u8>)> = Vec::new();
-    for (user, number) in rows {
-        let number = u8::try_from(number)
-            .map_err(|_| StoreError::unreadable(format!("claim_no = {number} under a limit")))?;
-        match users.last_mut() {
-            Some((last, numbers)) if last.0 == user => numbers.push(number),
-            _ => users.push((UserId(user), vec![number])),
-        }
-    }
-    if cut {
-        // The last user may have more numbers in the next chunk.
-        users.pop();
-    }
-    Ok(users)
-}
-
-/// Rows in one page of users whose coupons came back.
-const RETURNED_USERS_MAX: u32 = 10_000;
-
-/// Returns users after `after`, ordered, who have coupons of the template beyond every limit: returned ones above all;
-/// empty at the end. Reads all of the template's numbers in `uq_number`, once over all pages.
-///
-/// # Errors
-/// The statement fails.
-pub async fn returned_users_after(
-    connection: &mut MySqlConnection,
-    template: TemplateId,
-    after: UserId,
-) -> Result<Vec<UserId>, StoreError> {
-    let users: Vec<i64> = sqlx::query_scalar(
-        "select distinct user_id from user_coupon force index (uq_number) where template_id = ? \
-         and user_id > ? and claim_no > ? order by user_id limit ?",
-    )
-    .bind(template.0)
-    .bind(after.0)
-    .bind(limit::PER_USER_MAX)
-    .bind(RETURNED_USERS_MAX)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read the users of returned coupons"))?;
-    Ok(users.into_iter().map(UserId).collect())
 }
 
 /// Changes a template's total and stock, and records the movement, once per key.

@@ -5,6 +5,7 @@ use mysql_store::{
     MySqlConnection,
     landing::Attempt,
     stock::{self, Moved, Movement, NewMovement, Recorded, Stock},
+    taken_numbers::{NumberPage, NumberPages, PAGE_ENTRIES},
 };
 use sqlx::Connection;
 use testkit::{CouponRow, insert_coupons};
@@ -79,21 +80,27 @@ async fn taken_numbers_come_user_by_user() {
     ];
     assert_eq!(store.land(&landings).await, Attempt::Landed);
     let connection = &mut store.connection;
-    let taken = stock::taken_numbers_after(connection, TEMPLATE, UserId(-1)).await.unwrap();
-    assert_eq!(taken, [(UserId(5), vec![1, 3, 5]), (UserId(9), vec![4]), (USER, vec![1])]);
-    let taken = stock::taken_numbers_after(connection, TEMPLATE, UserId(5)).await.unwrap();
-    assert_eq!(taken, [(UserId(9), vec![4]), (USER, vec![1])]);
-    assert!(stock::taken_numbers_after(connection, TEMPLATE, USER).await.unwrap().is_empty());
-    assert!(stock::taken_numbers_after(connection, NOWHERE, UserId(-1)).await.unwrap().is_empty());
+    // A returned coupon, and all that one user had.
+    let beyond = format!(
+        "update user_coupon set claim_no = id, version = version + 1 \
+         where template_id = {TEMPLATE} and (user_id = 9 or (user_id = 5 and claim_no = 3))"
+    );
+    execute(connection, &beyond).await;
+    let mut pages = NumberPages::of(TEMPLATE);
+    let page = pages.next(connection).await.unwrap().unwrap();
+    assert_eq!(page.taken, [(UserId(5), vec![1, 5]), (USER, vec![1])]);
+    assert_eq!(page.returned, [UserId(9)]);
+    assert_eq!(pages.next(connection).await.unwrap(), None);
+    let nowhere = NumberPages::of(NOWHERE).next(connection).await.unwrap();
+    assert_eq!(nowhere, Some(NumberPage::default()));
 }
 
 #[tokio::test]
-async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
-    /// Rows in one chunk, a constant of the store. Users hold 97 numbers, so the chunk ends within a user.
-    const CHUNK: i64 = 10_000;
+async fn no_user_is_cut_in_two_where_a_page_of_taken_numbers_ends() {
+    /// Users hold 97 numbers, so a page ends within a user.
     const NUMBERS: u8 = 97;
-    let mut store = Store::with_template("chunks of numbers", 0).await;
-    let users = 2 * CHUNK / i64::from(NUMBERS);
+    let mut store = Store::with_template("pages of numbers", 0).await;
+    let users = 2 * PAGE_ENTRIES as i64 / i64::from(NUMBERS);
     let numbers = |user| (1..=i64::from(NUMBERS)).map(move |number| (user, number));
     let rows = (0..users).flat_map(numbers).map(|(user, claim_no)| CouponRow {
         claim_no,
@@ -103,20 +110,38 @@ async fn no_user_is_cut_in_two_where_a_chunk_of_taken_numbers_ends() {
     let insert = insert_coupons(rows);
     execute(&mut store.connection, &insert).await;
     let mut found = Vec::new();
-    let mut after = UserId(-1);
-    let mut chunks = 0;
-    loop {
-        let chunk =
-            stock::taken_numbers_after(&mut store.connection, TEMPLATE, after).await.unwrap();
-        let Some((last, _)) = chunk.last() else { break };
-        after = *last;
-        chunks += 1;
-        found.extend(chunk);
+    let (mut pages, mut count) = (NumberPages::of(TEMPLATE), 0);
+    while let Some(page) = pages.next(&mut store.connection).await.unwrap() {
+        count += 1;
+        found.extend(page.taken);
     }
     let all: Vec<u8> = (1..=NUMBERS).collect();
     let expected: Vec<_> = (0..users).map(|user| (UserId(user), all.clone())).collect();
     assert_eq!(found, expected);
-    assert!(chunks > 1);
+    assert!(count > 1);
+}
+
+/// A page that counted only the numbers within the limit would read all of them at once.
+#[tokio::test]
+async fn a_user_with_more_returned_coupons_than_a_page_has_entries_is_read_page_by_page() {
+    let mut store = Store::with_template("many returned", 0).await;
+    let many = 2 * PAGE_ENTRIES as i64 + 7;
+    let own = |user, number| CouponRow {
+        claim_no: number,
+        claim_id: 1,
+        ..CouponRow::unused(user * 1_000_000 + number, user)
+    };
+    let rows = (1_000..1_000 + many).map(|number| own(7, number));
+    let insert = insert_coupons(rows.chain([own(7, 3), own(8, 1), own(9, 5_000)]));
+    execute(&mut store.connection, &insert).await;
+    let (mut pages, mut read) = (NumberPages::of(TEMPLATE), Vec::new());
+    while let Some(page) = pages.next(&mut store.connection).await.unwrap() {
+        read.push(page);
+    }
+    assert_eq!(read.len(), 3);
+    assert_eq!(read[..2], [NumberPage::default(), NumberPage::default()]);
+    assert_eq!(read[2].taken, [(UserId(7), vec![3]), (UserId(8), vec![1])]);
+    assert_eq!(read[2].returned, [UserId(9)]);
 }
 
 /// Requests a movement of [`TEMPLATE`].

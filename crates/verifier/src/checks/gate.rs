@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, Template, TemplateState, UserId};
 use mysql_store::{
-    connect, stock,
+    connect,
+    taken_numbers::{NumberPage, NumberPages},
     verify::{self, Balance, ClaimKey, Terms},
 };
 use redis_gate::{Entry, Meta, ReadEntry, RequestState};
@@ -230,16 +231,15 @@ impl Gate<'_> {
     async fn look_for_returned(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
         let mut connection = connect::acquire(&self.sources.pool).await?;
-        let mut after = UserId(-1);
-        loop {
-            let users = stock::returned_users_after(&mut connection, template, after).await?;
-            let Some(last) = users.last() else { return Ok(()) };
-            after = *last;
-            for user in self.sources.gate.without_entry(template, epoch, &users).await? {
+        let mut pages = NumberPages::of(template);
+        while let Some(page) = pages.next(&mut connection).await? {
+            let users = &page.returned;
+            for user in self.sources.gate.without_entry(template, epoch, users).await? {
                 findings
                     .add(format!("user {user} gave coupons back, and has no entry in the gate"));
             }
         }
+        Ok(())
     }
 
     /// Finds users without an entry who let holds lapse.
@@ -263,19 +263,17 @@ impl Gate<'_> {
     async fn look_for_missing(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
         let mut connection = connect::acquire(&self.sources.pool).await?;
-        let mut after = UserId(-1);
-        loop {
-            let chunk = stock::taken_numbers_after(&mut connection, template, after).await?;
-            let Some((last, _)) = chunk.last() else { return Ok(()) };
-            after = *last;
-            let users: Vec<UserId> = chunk.iter().map(|(user, _)| *user).collect();
+        let mut pages = NumberPages::of(template);
+        while let Some(NumberPage { taken, .. }) = pages.next(&mut connection).await? {
+            let users: Vec<UserId> = taken.iter().map(|(user, _)| *user).collect();
             for user in self.sources.gate.without_entry(template, epoch, &users).await? {
-                let numbers = chunk.iter().find(|(other, _)| *other == user);
+                let numbers = taken.iter().find(|(other, _)| *other == user);
                 let numbers = numbers.map_or(&[][..], |(_, numbers)| numbers.as_slice());
                 findings
                     .add(format!("user {user} holds numbers {numbers:?} in MySQL, [] in the gate"));
             }
         }
+        Ok(())
     }
 }
 

@@ -202,7 +202,7 @@ pub(crate) async fn get(
     let span = SpanQuery { from, to, step: None }.span(&template.window, now, POINTS)?;
     let history = &app.stats.history;
     // Held until MySQL is read too: reports must not take its connections from claims.
-    let turn = history.turn().await.map_err(|error| unavailable(&error))?;
+    let turn = history.turn(template.merchant_id).await.map_err(|error| unavailable(&error))?;
     let known = history.read(turn.clone(), id, span, now.timestamp());
     let (known, rows) = tokio::join!(known, rows(&app, &template, now));
     drop(turn);

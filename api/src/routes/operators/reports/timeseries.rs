@@ -101,7 +101,7 @@ pub(crate) async fn get(
     let now = app.clock.now();
     let span = SpanQuery { from, to, step }.span(&template.window, now, POINTS_DEFAULT)?;
     let history = &app.stats.history;
-    let turn = history.turn().await.map_err(|error| unavailable(&error))?;
+    let turn = history.turn(template.merchant_id).await.map_err(|error| unavailable(&error))?;
     let known = history.read(turn, id, span, now.timestamp()).await;
     let known = known.map_err(|error| unavailable(&error))?;
     Ok(Json(TimeseriesJson {

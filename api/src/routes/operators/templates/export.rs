@@ -22,12 +22,13 @@ use tracing::{info, warn};
 use crate::{
     auth::Operator,
     code::Code,
-    exports::{Exported, Place},
+    exports::Exported,
     http::{
         accept::Form,
         csv::Line,
         cursor::{self, Page},
     },
+    places::Place,
     problem::Problem,
     state::App,
 };
@@ -108,7 +109,10 @@ pub(crate) async fn answer<L: List>(
         let detail = "The query string: limit and cursor are for pages; an export has every row.";
         return Err(Problem::new(Code::MalformedQuery, detail));
     }
-    let place = app.exports.place(operator.merchant_id)?;
+    let place = app.exports.take(operator.merchant_id).ok_or_else(|| {
+        let detail = "Too many exports are under way. Send the request again in a while.";
+        Problem::new(Code::Overloaded, detail)
+    })?;
     let mut answer = export(app.pool.clone(), list, form, (template, place)).into_response();
     answer
         .headers_mut()
