@@ -1,6 +1,9 @@
 //! The loop of one lander: takes a batch, lands it, sets dead letters aside, stores the offset.
 
-use std::time::{Duration, Instant};
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use coupon::QueuedClaim;
@@ -75,10 +78,11 @@ impl Work<'_> {
                 }
             };
             let mut landing = Box::pin(self.land(&mut lander, batch));
+            let mut stopped = pin!(self.stopped_long_ago());
             let landed = tokio::select! {
                 landed = &mut landing => Some(landed),
                 () = tokio::time::sleep(STUCK_AFTER) => None,
-                () = self.stopped_long_ago() => return Ok(()),
+                () = &mut stopped => return Ok(()),
             };
             drop(place);
             if let Some(landed) = landed {
@@ -87,7 +91,7 @@ impl Work<'_> {
             }
             tokio::select! {
                 landed = landing => landed?,
-                () = self.stopped_long_ago() => return Ok(()),
+                () = stopped => return Ok(()),
             }
         }
     }

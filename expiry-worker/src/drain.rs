@@ -39,6 +39,8 @@ pub(crate) struct Drain {
     holds: Holds,
     /// Most coupons of the next flip: fewer after one that MySQL refused, until the bad coupon is alone.
     flip_max: Option<usize>,
+    /// The last coupon that was read.
+    last: Option<Due>,
     /// Whether coupons could not be flipped, and are not in `due` any more.
     has_skipped: bool,
     /// Whether to look for locked coupons before each flip, which otherwise would wait for them.
@@ -105,9 +107,9 @@ impl Drain {
             all = self.due.len() <= share.chunk && self.holds.fit(share.returns);
         }
         let returned = lapser.step(&mut self.holds, share.returns).await.context("a lapse")?;
-        let most = self.flip_max.map_or(share.chunk, |few| few.min(share.chunk));
+        let mut most = self.flip_max.map_or(share.chunk, |few| few.min(share.chunk));
         if self.is_wary {
-            connect::within(self.skip_locked(connection, most)).await?;
+            most = connect::within(self.skip_locked(connection, most)).await?;
         }
         let flipped = self.flip(connection, most, now, &lapser.clock);
         let flip = match connect::within(flipped).await {
@@ -149,7 +151,10 @@ impl Drain {
         let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
         let behind = self.holds.behind();
         self.holds.add(&expiry::due_holds(connection, shard, behind, now, most).await?);
-        self.due = expiry::due(connection, shard, now, most).await?;
+        // What was skipped is passed over, or the drain would never come to its end.
+        let behind = self.last.filter(|_| self.has_skipped);
+        self.due = expiry::due(connection, shard, behind, now, most).await?;
+        self.last = self.due.last().copied().or(self.last);
         self.due.reverse();
         Ok(())
     }
@@ -174,12 +179,12 @@ impl Drain {
         })
     }
 
-    /// Skips those of the next `most` coupons that somebody has locked.
+    /// Skips those of the next `most` coupons that somebody has locked, and returns how many of them are left.
     async fn skip_locked(
         &mut self,
         connection: &mut MySqlConnection,
         most: usize,
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         let left = self.due.len().saturating_sub(most);
         let ids: Vec<CouponId> = self.due[left..].iter().map(|due| due.id).collect();
         let free = expiry::free_of(connection, &ids).await?;
@@ -190,7 +195,7 @@ impl Drain {
             at <= left || free.contains(&due.id)
         });
         self.has_skipped |= self.due.len() < before;
-        Ok(())
+        Ok(self.due.len() - left)
     }
 
     /// Halves the next flip after one of `most` coupons failed, or skips the coupon at fault.

@@ -9,7 +9,7 @@
 //! return is harmless: it takes what is still held.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -21,7 +21,6 @@ use metrics::{counter, histogram};
 use mysql_store::{
     MySqlPool, StoreError, connect,
     expiry::{self, DueHold},
-    landing,
     returns::{Cause, GivenBack, Return},
 };
 use runtime::{
@@ -30,7 +29,10 @@ use runtime::{
 };
 use tokio::time::Instant;
 
-use crate::metrics::{LAPSE_LATENESS, LAPSED, PUT_OFF};
+use crate::{
+    metrics::{LAPSE_LATENESS, LAPSED, PUT_OFF},
+    stock_locks::StockLocks,
+};
 
 /// Returns of one shard at once. With the shards that are drained at once there are four: one commits while others
 /// work on their coupons, and more would wait for the stock row with their coupons locked. Not compared with other numbers
@@ -53,8 +55,7 @@ pub(crate) struct Lapser {
     /// `lapse.before_return`, `lapse.before_commit` and `lapse.after_commit`, once per return.
     pub(crate) points: FailPoints,
     terms: Mutex<HashMap<TemplateId, ReturnedStock>>,
-    /// Templates whose stock row was locked when a return last met it.
-    locked: Mutex<HashSet<TemplateId>>,
+    locks: StockLocks,
 }
 
 /// The due holds of a shard, in chunks of one template each.
@@ -96,7 +97,7 @@ impl Returned {
 
 /// Why a return did not take place.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(crate) enum Failure {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -178,7 +179,7 @@ impl Holds {
 
 impl Lapser {
     pub(crate) fn new(pool: MySqlPool, clock: Clock, points: FailPoints) -> Self {
-        Self { pool, clock, points, terms: Mutex::default(), locked: Mutex::default() }
+        Self { pool, clock, points, terms: Mutex::default(), locks: StockLocks::default() }
     }
 
     /// Lapses up to `at_once` chunks of `holds`. `None` if nothing lapsed.
@@ -196,10 +197,12 @@ impl Lapser {
         let (mut returned, mut failed) = (None::<Returned>, None);
         for (mut chunk, (ended, took)) in chunks.into_iter().zip(ended) {
             match ended {
-                // Paid for or given up meanwhile, or just in somebody's hands: then they are looked at again.
-                Ok(None) => holds.has_put_off = true,
+                Ok(None) => {
+                    holds.has_put_off |= self.is_any_held(&chunk, None).await.unwrap_or(true)
+                }
                 Ok(Some(given)) => {
-                    holds.has_put_off |= given.coupons.len() < chunk.len();
+                    let held = self.is_any_held(&chunk, Some(&given)).await;
+                    holds.has_put_off |= held.unwrap_or(true);
                     self.measure(&chunk, &given);
                     let this = Returned::of(&given, took);
                     returned = Some(returned.map_or(this, |other| other.beside(this)));
@@ -222,6 +225,27 @@ impl Lapser {
         failed.map_or(Ok(returned), |failure| Err(failure.into()))
     }
 
+    /// Returns whether some of a chunk that did not come back are still held: somebody has them locked. The others were
+    /// paid for or given up meanwhile.
+    async fn is_any_held(
+        &self,
+        chunk: &[DueHold],
+        given: Option<&GivenBack>,
+    ) -> Result<bool, Failure> {
+        let ended: HashSet<CouponId> =
+            given.iter().flat_map(|given| &given.coupons).map(|coupon| coupon.id).collect();
+        let left: Vec<CouponId> =
+            chunk.iter().map(|hold| hold.id).filter(|id| !ended.contains(id)).collect();
+        if left.is_empty() {
+            return Ok(false);
+        }
+        let held = connect::within(async {
+            let mut connection = connect::acquire(&self.pool).await?;
+            expiry::still_held(&mut connection, &left).await
+        });
+        Ok(!held.await?.is_empty())
+    }
+
     async fn timed(&self, chunk: &[DueHold]) -> (Result<Option<GivenBack>, Failure>, Duration) {
         let began = Instant::now();
         (self.lapse(chunk).await, began.elapsed())
@@ -231,8 +255,8 @@ impl Lapser {
     async fn lapse(&self, chunk: &[DueHold]) -> Result<Option<GivenBack>, Failure> {
         let Some(first) = chunk.first() else { return Ok(None) };
         self.points.reach("lapse.before_return").await?;
-        if self.locked().contains(&first.template_id) {
-            self.is_free(first.template_id).await?;
+        if !self.locks.may_wait(first.template_id, Instant::now()) {
+            self.locks.check(&self.pool, first.template_id).await?;
         }
         let returned_stock = self.returned_stock(first.template_id).await?;
         let ids: Vec<CouponId> = chunk.iter().map(|hold| hold.id).collect();
@@ -256,31 +280,14 @@ impl Lapser {
         let given = match given.await {
             // Was it the stock row? Then each other return of the template would wait for it as long.
             Err(Failure::Store(error)) if error.is_lock_wait() => {
-                self.is_free(first.template_id).await?;
+                self.locks.check(&self.pool, first.template_id).await?;
                 return Err(error.into());
             }
             given => given?,
         };
+        self.locks.passed(first.template_id);
         self.points.reach("lapse.after_commit").await?;
         Ok(given)
-    }
-
-    /// Returns an error if somebody has locked the template's stock row. Does not wait for it.
-    async fn is_free(&self, template: TemplateId) -> Result<(), Failure> {
-        let locked = connect::within(async {
-            let mut connection = connect::acquire(&self.pool).await?;
-            landing::locked(&mut connection, &BTreeSet::from([template])).await
-        });
-        if locked.await?.is_empty() {
-            self.locked().remove(&template);
-            return Ok(());
-        }
-        self.locked().insert(template);
-        Err(Failure::Locked(template))
-    }
-
-    fn locked(&self) -> MutexGuard<'_, HashSet<TemplateId>> {
-        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn returned_stock(&self, template: TemplateId) -> Result<ReturnedStock, Failure> {
@@ -307,7 +314,8 @@ impl Lapser {
     fn measure(&self, chunk: &[DueHold], given: &GivenBack) {
         counter!(LAPSED.name).increment(given.coupons.len() as u64);
         let done = self.clock.now();
-        for hold in chunk {
+        let ended: HashSet<CouponId> = given.coupons.iter().map(|coupon| coupon.id).collect();
+        for hold in chunk.iter().filter(|hold| ended.contains(&hold.id)) {
             let late = (done - hold.valid_until).to_std().unwrap_or_default();
             histogram!(LAPSE_LATENESS.name).record(late.as_secs_f64());
         }

@@ -36,6 +36,7 @@ mod metrics;
 mod mover;
 mod pace;
 mod skew;
+mod stock_locks;
 mod sweep;
 mod worker;
 

@@ -57,3 +57,28 @@ async fn coupons_that_are_locked_or_refused_hold_up_no_others_expiry() {
     assert_eq!(test.counts().await.0, 1, "the refused one");
     worker.stop().await.unwrap();
 }
+
+/// More than a flip has, in the shard with the earliest deadline; with the last read, the drain must come to its end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_with_many_locked_coupons_holds_up_no_other_shard() {
+    let mut test = Harness::new("many locked").await;
+    let now = test.now().await;
+    test.insert_many(1, 1_200, now - TimeDelta::seconds(30)).await;
+    test.insert_many(1_201, 300, now - TimeDelta::seconds(20)).await;
+    let mut console = test.another().await;
+    let lock = "begin; select id from user_coupon where id <= 1200 for update";
+    verify::execute(&mut console, lock).await.unwrap();
+    let other = i64::from(crate::harness::SHARD) + 1;
+    for id in 2_001..=2_003 {
+        test.insert_of(id, other, now - TimeDelta::seconds(1)).await;
+    }
+    let worker = test.start();
+    test.until_expired(303).await;
+    let deadline = test.now().await + TimeDelta::milliseconds(200);
+    test.insert_of(2_004, other, deadline).await;
+    test.wake(crate::harness::SHARD + 1, deadline).await;
+    test.until_expired(304).await;
+    verify::execute(&mut console, "rollback").await.unwrap();
+    test.until_expired(1_504).await;
+    worker.stop().await.unwrap();
+}

@@ -37,9 +37,6 @@ pub(crate) struct Relay {
     pub(crate) points: FailPoints,
 }
 
-/// Leftovers that cannot be sent and yet let others be read: while Kafka is away, no more of them are taken in hand.
-const FEW: usize = BATCH / 2;
-
 impl Relay {
     /// Makes a round as `worker`, and returns the pace of the next one.
     pub(crate) async fn round(&self, worker: &str, template: TemplateId, mut pace: Pace) -> Pace {
@@ -62,7 +59,6 @@ impl Relay {
         pace: &Pace,
     ) -> anyhow::Result<Round> {
         let mut round = Round::default();
-        let mut failed = Ok(());
         let takes_over = pace.takes_over(Instant::now());
         let takes_over = takes_over && self.take_over(worker, template).await?;
         // What was taken over is in this worker's list now, with its leftovers.
@@ -71,18 +67,13 @@ impl Relay {
             let read = self.gate.read_outbox(template, worker, from, BATCH).await?;
             // There may be more of them.
             round.leftovers = !read.entries.is_empty();
-            let few = read.entries.len() < FEW;
-            failed = self.publish_all(template, read, &mut round).await;
-            // A few that cannot be sent, such as dead letters without their topic, keep no others waiting.
-            if failed.is_err() && !few {
-                return failed.map(|()| round);
-            }
+            self.publish_all(template, read, &mut round).await?;
         }
-        if round.reads_on() || failed.is_err() {
+        if round.reads_on() {
             let read = self.gate.read_outbox(template, worker, OutboxFrom::New, BATCH).await?;
             self.publish_all(template, read, &mut round).await?;
         }
-        failed.map(|()| round)
+        Ok(round)
     }
 
     /// Takes over what another worker has not finished for longer than a lease. Returns whether there was something.

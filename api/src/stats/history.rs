@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use coupon::{MerchantId, TemplateId, partition_of_template};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use topic::{HistorySpan, Reached, STATS_RETENTION, TopicError, read_history};
 
@@ -19,11 +19,14 @@ use crate::places::{Place, Places};
 /// MySQL busy for seconds.
 const TURNS: usize = 4;
 
-/// Reports of one merchant, under way and waiting for a turn.
+/// Reports of one merchant that are under way or next in turn. Its others wait.
 const OF_MERCHANT: usize = 2;
 
 /// Reports of all merchants, under way and waiting for a turn. Each waits for a second at most.
 const ALL: usize = 64;
+
+/// Interval at which a merchant with its share looks for a place of its own that became free.
+const SHARE_LOOK: Duration = Duration::from_millis(20);
 
 /// Longest wait for a turn.
 const TURN_MAX: Duration = Duration::from_secs(1);
@@ -85,9 +88,17 @@ impl History {
     /// # Errors
     /// The merchant has its share of turns, or none became free within [`TURN_MAX`].
     pub(crate) async fn turn(&self, merchant: MerchantId) -> Result<Turn, HistoryError> {
-        let place = self.places.take(merchant).ok_or(HistoryError::Busy)?;
-        match timeout(TURN_MAX, Arc::clone(&self.turns).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Arc::new((permit, place))),
+        let turn = async {
+            let place = loop {
+                if let Some(place) = self.places.take(merchant) {
+                    break place;
+                }
+                sleep(SHARE_LOOK).await;
+            };
+            Arc::clone(&self.turns).acquire_owned().await.map(|permit| (permit, place))
+        };
+        match timeout(TURN_MAX, turn).await {
+            Ok(Ok(turn)) => Ok(Arc::new(turn)),
             _ => Err(HistoryError::Busy),
         }
     }
@@ -145,8 +156,6 @@ mod tests {
         for number in 0..TURNS {
             let merchant = MerchantId(i64::from(number >= OF_MERCHANT));
             held.push(history.turn(merchant).await.unwrap());
-            let share = history.turn(merchant).await;
-            assert!(share.is_ok() || (number + 1) % OF_MERCHANT == 0, "a merchant has its share");
         }
         let of_mysql = held[0].clone();
         drop(held.swap_remove(0));
@@ -154,5 +163,19 @@ mod tests {
         assert!(matches!(refused, Err(HistoryError::Busy)), "MySQL is still being read");
         drop(of_mysql);
         assert!(history.turn(MerchantId(2)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_merchant_waits_for_its_own_turns_while_others_have_theirs() {
+        let history = History::new("127.0.0.1:1", "none".to_owned());
+        let mut held = Vec::new();
+        for _ in 0..OF_MERCHANT {
+            held.push(history.turn(MerchantId(1)).await.unwrap());
+        }
+        let refused = history.turn(MerchantId(1)).await;
+        assert!(matches!(refused, Err(HistoryError::Busy)), "it has its share");
+        assert!(history.turn(MerchantId(2)).await.is_ok());
+        held.pop();
+        assert!(history.turn(MerchantId(1)).await.is_ok());
     }
 }

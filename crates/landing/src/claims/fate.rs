@@ -81,10 +81,16 @@ pub async fn fate(
         None => Ok(None),
     };
     let decided = decided(pool, asked.id).await?;
-    if let Some(decided) = &decided
-        && is_final(pool, decided, asked).await?
+    if let Some(fate) = &decided
+        && is_final(pool, fate, asked).await?
     {
-        return Ok(Fate::Decided(decided.clone()));
+        if !matches!(fate, ClaimFate::GivenUp { .. }) || asked.template.is_some() {
+            return Ok(Fate::Decided(fate.clone()));
+        }
+        // Read again: the claim may have landed, and its queue been closed, between the two reads.
+        if let Some(fate) = self::decided(pool, asked.id).await? {
+            return Ok(Fate::Decided(fate));
+        }
     }
     let made_at = ids::made_at(asked.id.0);
     if made_at > now + SKEW_MAX || !is_possible(pool, asked, made_at).await? {
@@ -107,8 +113,14 @@ pub async fn fate(
     }
     // The fence needs only UNIQUE(id). An operator who does not know the user places it under user 0.
     let user = asked.user.unwrap_or(UserId(0));
-    if let Some(ClaimFate::GivenUp { at, .. }) = decided {
-        // Only a queued claim lands past a foreign fence, and this one is not queued.
+    if decided.is_some() {
+        // Only a queued claim lands past a foreign fence, and this one is not queued. It may have landed before that was
+        // found out, so the row is read again.
+        let at = match self::decided(pool, asked.id).await? {
+            Some(ClaimFate::GivenUp { at, .. }) => at,
+            Some(decided) => return Ok(Fate::Decided(decided)),
+            None => return Ok(Fate::Processing { user: asked.user, at: made_at }),
+        };
         let given_up =
             ClaimFate::GivenUp { id: asked.id, template_id: template, user_id: user, at };
         return Ok(Fate::Decided(given_up));

@@ -208,7 +208,15 @@ impl Keeper {
             // Other processes may load their gates earlier than this one, and a gate unknown to MySQL must be left
             // alone.
             let over = |template: &Template| template.window.ends_at <= now - TAIL;
-            if !template.await?.as_ref().is_some_and(over) {
+            let template = match template.await {
+                Err(error) if error.is_unreadable() => {
+                    let why = format!("template {id}: {}", runtime::report(&error));
+                    runtime::seldom!("a gate is not unloaded", why);
+                    continue;
+                }
+                template => template?,
+            };
+            if !template.as_ref().is_some_and(over) {
                 continue;
             }
             let resolver = Resolver {

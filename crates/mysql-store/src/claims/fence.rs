@@ -49,12 +49,16 @@ pub async fn place(
             None => {}
         }
     }
-    // A foreign fence is lifted once, so a connection that never sees the row leads to another server than the insert.
-    Err(StoreError::Settings(
+    Err(unreadable())
+}
+
+/// A foreign fence is lifted once, so a connection that never sees the row leads to another server than the insert.
+fn unreadable() -> StoreError {
+    StoreError::Settings(
         "the row of a claim's id that is taken cannot be read: DATABASE_URL must lead to one server, \
          for reads and writes"
             .to_owned(),
-    ))
+    )
 }
 
 /// Fences an admission that the caller holds, so that its template is known for certain, or finds that it has landed.
@@ -69,21 +73,28 @@ pub async fn place_held(
     id: ClaimId,
     now: DateTime<Utc>,
 ) -> Result<Fence, StoreError> {
-    let moved = sqlx::query(
-        "update claim set template_id = ?, user_id = ? where id = ? and state = ? and template_id <> ?",
-    )
-    .bind(template.0)
-    .bind(user.0)
-    .bind(id.0)
-    .bind(ClaimState::Void.code())
-    .bind(template.0)
-    .execute(&mut *connection)
-    .await
-    .map_err(StoreError::query("move another template's fence"))?;
-    if moved.rows_affected() > 0 {
-        return Ok(Fence::Stands);
+    for _ in 0..TRIES {
+        match place(connection, template, user, id, now).await? {
+            Fence::Landed => return Ok(Fence::Landed),
+            Fence::Stands => {}
+        }
+        let moved = sqlx::query(
+            "update claim set template_id = ?, user_id = ? where id = ? and state = ? and template_id <> ?",
+        )
+        .bind(template.0)
+        .bind(user.0)
+        .bind(id.0)
+        .bind(ClaimState::Void.code())
+        .bind(template.0)
+        .execute(&mut *connection)
+        .await
+        .map_err(StoreError::query("move another template's fence"))?;
+        // A rejected claim, or a fence of its own, stays.
+        if moved.rows_affected() > 0 || state_of(connection, id).await?.is_some() {
+            return Ok(Fence::Stands);
+        }
     }
-    place(connection, template, user, id, now).await
+    Err(unreadable())
 }
 
 async fn insert(

@@ -75,24 +75,31 @@ pub async fn next_deadline_after(
     Ok(of_each.into_iter().flatten().min())
 }
 
-/// Returns a shard's unused coupons that are due by both clocks, at most `limit`, the earliest first.
+/// Returns a shard's unused coupons behind `after` in the order of the index that are due by both clocks, at most `limit`.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn due(
     connection: &mut MySqlConnection,
     shard: u8,
+    after: Option<Due>,
     now: DateTime<Utc>,
     limit: u32,
 ) -> Result<Vec<Due>, StoreError> {
+    let (ends_after, id_after) =
+        after.map_or((DateTime::UNIX_EPOCH, 0), |due| (due.valid_until, due.id.0));
     sqlx::query_as(
-        "select id, valid_until from user_coupon where expiry_shard = ? and status = ? \
+        "select id, valid_until from user_coupon \
+         where expiry_shard = ? and status = ? and valid_until >= ? \
          and valid_until <= least(cast(? as datetime(3)), utc_timestamp(3)) \
-         order by valid_until, id limit ?",
+         and (valid_until > ? or id > ?) order by valid_until, id limit ?",
     )
     .bind(shard)
     .bind(CouponStatus::Unused.code())
+    .bind(datetime(ends_after))
     .bind(datetime(now))
+    .bind(datetime(ends_after))
+    .bind(id_after)
     .bind(limit)
     .fetch_all(connection)
     .await
@@ -211,6 +218,31 @@ pub async fn free_of(
         .await
         .map_err(StoreError::query("look for locked coupons"))?;
     Ok(free.into_iter().map(CouponId).collect())
+}
+
+/// Returns those of `ids`, at most [`FLIP_MAX`], that are still held.
+///
+/// # Errors
+/// The statement fails.
+pub async fn still_held(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+) -> Result<Vec<CouponId>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filled = rows::filled(ids);
+    let head = "select id from user_coupon force index (primary) where id in (";
+    let sql = rows::repeat(head, "?", ", ", filled.len(), ") and status = ?");
+    let query = sqlx::query_scalar(AssertSqlSafe(sql));
+    let held: Vec<i64> = filled
+        .iter()
+        .fold(query, |query, id| query.bind(id.0))
+        .bind(CouponStatus::Held.code())
+        .fetch_all(connection)
+        .await
+        .map_err(StoreError::query("look for coupons that are still held"))?;
+    Ok(held.into_iter().map(CouponId).collect())
 }
 
 /// Returns the traceparents of those of `ids` that were flipped at `now`, as far as their claims had one. At most

@@ -123,8 +123,8 @@ pub async fn close_queue(
     Ok(done.rows_affected() == 1)
 }
 
-/// Returns whether another template than this one may have queued claims: it was ever queued, and its queue is not
-/// closed.
+/// Returns whether another template than this one may have queued claims: it was ever queued, its queue is not closed,
+/// and it is no draft, which nobody can claim.
 ///
 /// # Errors
 /// The statement fails.
@@ -133,10 +133,13 @@ pub async fn is_other_open(
     template: TemplateId,
 ) -> Result<bool, StoreError> {
     let found: Option<i64> = sqlx::query_scalar(
-        "select template_id from template_stock force index (ix_queue) \
-         where ever_queued = 1 and queue_closed = 0 and template_id <> ? limit 1",
+        "select stock.template_id from template_stock stock force index (ix_queue) \
+         join coupon_template template on template.id = stock.template_id \
+         where stock.ever_queued = 1 and stock.queue_closed = 0 and stock.template_id <> ? \
+         and template.state <> ? limit 1",
     )
     .bind(template.0)
+    .bind(TemplateState::Draft.code())
     .fetch_optional(connection)
     .await
     .map_err(StoreError::query("look for another queue"))?;

@@ -195,13 +195,14 @@ async fn take_next(
     .await
     .map_err(StoreError::query("look for a move"))?;
     for (template, version) in candidates {
+        // By the index of the states, as an edit that supersedes the move does: both lock its entry first, then the row.
         let job: Option<ValidityMove> = sqlx::query_as(
-            "select * from validity_move where template_id = ? and version = ? and state = ? \
-             for update skip locked",
+            "select * from validity_move force index (ix_state) \
+             where state = ? and template_id = ? and version = ? for update skip locked",
         )
+        .bind(MoveState::UnderWay.code())
         .bind(template)
         .bind(version)
-        .bind(MoveState::UnderWay.code())
         .fetch_optional(&mut *transaction)
         .await
         .map_err(StoreError::query("take a move"))?;

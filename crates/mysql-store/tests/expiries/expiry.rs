@@ -41,13 +41,13 @@ async fn the_earliest_is_due_first_and_flipped_coupons_are_due_no_more() {
     assert_eq!(expiry::overdue(connection, SHARD, now, 100).await.unwrap(), 3);
     assert_eq!(expiry::overdue(connection, SHARD, now, 2).await.unwrap(), 2);
 
-    let due = expiry::due(connection, SHARD, now, 2).await.unwrap();
+    let due = expiry::due(connection, SHARD, None, now, 2).await.unwrap();
     assert_eq!(ids(&due), [2, 3]);
     assert_eq!(due[0].valid_until, now - second * 3);
     let flipped = [CouponId(3), CouponId(2)];
     assert_eq!(expiry::flip(connection, &flipped, now).await.unwrap(), 2);
     assert_eq!(expiry::flip(connection, &flipped, now).await.unwrap(), 0, "each once");
-    assert_eq!(ids(&expiry::due(connection, SHARD, now, 2).await.unwrap()), [1]);
+    assert_eq!(ids(&expiry::due(connection, SHARD, None, now, 2).await.unwrap()), [1]);
     assert_eq!(expiry::next_deadline(connection, SHARD).await.unwrap(), Some(now - second));
     let done = "select count(*) from user_coupon where status = 2 and version = 2";
     assert_eq!(number(connection, done).await, 2);
@@ -63,8 +63,8 @@ async fn neither_clock_alone_can_end_a_coupon() {
     let (ahead, behind) = (now + hour * 2, now - hour * 2);
     // With our clock ahead, the server's keeps coupon 1. With our clock behind, it keeps coupon 2
     // by itself.
-    assert_eq!(ids(&expiry::due(connection, SHARD, ahead, 10).await.unwrap()), [2]);
-    assert_eq!(ids(&expiry::due(connection, SHARD, behind, 10).await.unwrap()), [0; 0]);
+    assert_eq!(ids(&expiry::due(connection, SHARD, None, ahead, 10).await.unwrap()), [2]);
+    assert_eq!(ids(&expiry::due(connection, SHARD, None, behind, 10).await.unwrap()), [0; 0]);
     let both = [CouponId(1), CouponId(2)];
     assert_eq!(expiry::flip(connection, &both, behind).await.unwrap(), 0);
     assert_eq!(expiry::flip(connection, &both, ahead).await.unwrap(), 1);
@@ -100,7 +100,7 @@ async fn a_large_chunk_is_flipped_whole() {
     let connection = &mut store.connection;
     let now = settings::server_time(connection).await.unwrap();
     insert(connection, 1, &vec![now; 2_500]).await;
-    let due = expiry::due(connection, SHARD, now, 1_500).await.unwrap();
+    let due = expiry::due(connection, SHARD, None, now, 1_500).await.unwrap();
     let ids: Vec<_> = due.iter().map(|due| due.id).collect();
     assert_eq!(expiry::flip(connection, &ids, now).await.unwrap(), 1_500);
     assert_eq!(expiry::overdue(connection, SHARD, now, 10_000).await.unwrap(), 1_000);

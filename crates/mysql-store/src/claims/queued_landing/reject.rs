@@ -16,6 +16,9 @@ use crate::{
     datetime::datetime,
 };
 
+/// Tries to insert a rejected row. Between two of them another template's fence was lifted.
+const INSERTS_MAX: u32 = 3;
+
 /// Result of a rejection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RejectOutcome {
@@ -56,18 +59,24 @@ async fn try_reject(
     if !stands(reason, &decision) {
         return Ok(RejectOutcome::Otherwise(decision));
     }
-    match insert(transaction, landing, reason, now).await {
-        Ok(()) => Ok(RejectOutcome::Written),
-        Err(error) if error.duplicate_key().is_some() => {
-            let decision = decide_now(transaction, landing).await?;
-            if stands(reason, &decision) {
-                // Its id is another claim's, so it can never have a row.
-                return Err(error);
+    let mut tries = 0;
+    loop {
+        match insert(transaction, landing, reason, now).await {
+            Ok(()) => return Ok(RejectOutcome::Written),
+            Err(error) if error.duplicate_key().is_some() => {
+                // A fence came between, which takes no lock of the stock row. One of another template is lifted here.
+                let decision = decide_now(transaction, landing).await?;
+                if !stands(reason, &decision) {
+                    return Ok(RejectOutcome::Otherwise(decision));
+                }
+                tries += 1;
+                if tries == INSERTS_MAX {
+                    // Its id is another claim's, so it can never have a row.
+                    return Err(error);
+                }
             }
-            // A fence came between, which takes no lock of the stock row.
-            Ok(RejectOutcome::Otherwise(decision))
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
     }
 }
 

@@ -1,0 +1,79 @@
+//! Stock rows that somebody keeps locked. A return waits for its template's row for seconds, and so would each other
+//! return of the template.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use coupon::TemplateId;
+use mysql_store::{MySqlPool, connect, landing};
+use tokio::time::Instant;
+
+use crate::lapse::Failure;
+
+/// Time after a wait in vain before another return waits.
+const WAIT_AGAIN: Duration = Duration::from_secs(5);
+
+/// Templates whose stock row a return has waited for in vain, and when the last one began to.
+#[derive(Debug, Default)]
+pub(crate) struct StockLocks(Mutex<HashMap<TemplateId, Instant>>);
+
+impl StockLocks {
+    /// Returns whether a return of the template may wait for its stock row. After a wait in vain, one at a time may: a
+    /// row that many landings take in turn is hardly ever free at once, and yet each of them has it soon.
+    pub(crate) fn may_wait(&self, template: TemplateId, now: Instant) -> bool {
+        match self.waited().get_mut(&template) {
+            None => true,
+            Some(last) if now.saturating_duration_since(*last) >= WAIT_AGAIN => {
+                *last = now;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Returns [`Failure::Locked`] if somebody has locked the stock row at this moment, and remembers it.
+    pub(crate) async fn check(
+        &self,
+        pool: &MySqlPool,
+        template: TemplateId,
+    ) -> Result<(), Failure> {
+        let locked = connect::within(async {
+            let mut connection = connect::acquire(pool).await?;
+            landing::locked(&mut connection, &BTreeSet::from([template])).await
+        });
+        if locked.await?.is_empty() {
+            return Ok(());
+        }
+        self.waited().entry(template).or_insert_with(Instant::now);
+        Err(Failure::Locked(template))
+    }
+
+    /// Notes that a return of the template had the row.
+    pub(crate) fn passed(&self, template: TemplateId) {
+        self.waited().remove(&template);
+    }
+
+    fn waited(&self) -> MutexGuard<'_, HashMap<TemplateId, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_wait_in_vain_one_return_at_a_time_waits_again() {
+        let (locks, template, now) = (StockLocks::default(), TemplateId(1), Instant::now());
+        assert!(locks.may_wait(template, now));
+        locks.waited().insert(template, now);
+        assert!(!locks.may_wait(template, now) && locks.may_wait(TemplateId(2), now));
+        let later = now + WAIT_AGAIN;
+        assert!(locks.may_wait(template, later) && !locks.may_wait(template, later));
+        locks.passed(template);
+        assert!(locks.may_wait(template, later) && locks.may_wait(template, later));
+    }
+}
