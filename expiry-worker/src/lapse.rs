@@ -97,7 +97,7 @@ impl Returned {
 
 /// Why a return did not take place.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+enum Failure {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
@@ -198,7 +198,7 @@ impl Lapser {
         for (mut chunk, (ended, took)) in chunks.into_iter().zip(ended) {
             match ended {
                 Ok(None) => {
-                    holds.has_put_off |= self.is_any_held(&chunk, None).await.unwrap_or(true)
+                    holds.has_put_off |= self.is_any_held(&chunk, None).await.unwrap_or(true);
                 }
                 Ok(Some(given)) => {
                     let held = self.is_any_held(&chunk, Some(&given)).await;
@@ -255,8 +255,11 @@ impl Lapser {
     async fn lapse(&self, chunk: &[DueHold]) -> Result<Option<GivenBack>, Failure> {
         let Some(first) = chunk.first() else { return Ok(None) };
         self.points.reach("lapse.before_return").await?;
-        if !self.locks.may_wait(first.template_id, Instant::now()) {
-            self.locks.check(&self.pool, first.template_id).await?;
+        let template = first.template_id;
+        if !self.locks.may_wait(template, Instant::now())
+            && self.locks.is_locked(&self.pool, template).await?
+        {
+            return Err(Failure::Locked(template));
         }
         let returned_stock = self.returned_stock(first.template_id).await?;
         let ids: Vec<CouponId> = chunk.iter().map(|hold| hold.id).collect();
@@ -280,8 +283,8 @@ impl Lapser {
         let given = match given.await {
             // Was it the stock row? Then each other return of the template would wait for it as long.
             Err(Failure::Store(error)) if error.is_lock_wait() => {
-                self.locks.check(&self.pool, first.template_id).await?;
-                return Err(error.into());
+                let is_locked = self.locks.is_locked(&self.pool, template).await?;
+                return Err(if is_locked { Failure::Locked(template) } else { error.into() });
             }
             given => given?,
         };

@@ -8,10 +8,8 @@ use std::{
 };
 
 use coupon::TemplateId;
-use mysql_store::{MySqlPool, connect, landing};
+use mysql_store::{MySqlPool, StoreError, connect, landing};
 use tokio::time::Instant;
-
-use crate::lapse::Failure;
 
 /// Time after a wait in vain before another return waits.
 const WAIT_AGAIN: Duration = Duration::from_secs(5);
@@ -34,21 +32,24 @@ impl StockLocks {
         }
     }
 
-    /// Returns [`Failure::Locked`] if somebody has locked the stock row at this moment, and remembers it.
-    pub(crate) async fn check(
+    /// Returns whether somebody has locked the stock row at this moment, and remembers it.
+    ///
+    /// # Errors
+    /// MySQL failed.
+    pub(crate) async fn is_locked(
         &self,
         pool: &MySqlPool,
         template: TemplateId,
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, StoreError> {
         let locked = connect::within(async {
             let mut connection = connect::acquire(pool).await?;
             landing::locked(&mut connection, &BTreeSet::from([template])).await
         });
-        if locked.await?.is_empty() {
-            return Ok(());
+        let is_locked = !locked.await?.is_empty();
+        if is_locked {
+            self.waited().entry(template).or_insert_with(Instant::now);
         }
-        self.waited().entry(template).or_insert_with(Instant::now);
-        Err(Failure::Locked(template))
+        Ok(is_locked)
     }
 
     /// Notes that a return of the template had the row.
