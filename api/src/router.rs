@@ -42,7 +42,7 @@ use crate::{
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
             whoami,
         },
-        shop::{self, coupon_lock, page, redemption, redemption_orders, rollback, validation},
+        shop::{self, coupon_lock, order_redemption, page, redemption, rollback, validation},
         shopper::{claim_events, claim_poll, claims, coupon_use, coupons, my_templates},
     },
     state::App,
@@ -99,8 +99,8 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(redemption::unuse_coupon))
         .routes(routes!(validation::validate))
         .routes(routes!(coupon_lock::lock))
-        .routes(routes!(redemption_orders::redeem))
-        .routes(routes!(redemption_orders::get))
+        .routes(routes!(order_redemption::redeem))
+        .routes(routes!(order_redemption::get))
         .routes(routes!(rollback::roll_back))
         .routes(routes!(confirm::confirm))
         .routes(routes!(cancel::cancel))

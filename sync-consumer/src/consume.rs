@@ -14,13 +14,13 @@ use topic::{Consumer, Message, Producer, TopicNames};
 use tracing::{error, warn};
 
 use crate::{
-    apply::{Undecodable, Work},
     dead_letter,
     gap::{Gap, Positions},
     lag,
     metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, REPAIRS},
     retry::Retry,
     spans,
+    work::{Undecodable, Work},
 };
 
 /// Messages per batch: enough to fill the pipelines, and little to repeat after an outage.

@@ -2,7 +2,7 @@
 
 use topic::{Delivered, HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Producer, TopicError};
 
-use crate::apply::Undecodable;
+use crate::work::Undecodable;
 
 /// Longest payload that is kept: the producer refuses a message over 1,000,000 bytes, including key
 /// and headers.

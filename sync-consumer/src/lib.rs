@@ -12,7 +12,6 @@
 //! consumer group of its own, so none waits for another's server. If the topic deleted messages
 //! before they were read, no view can be trusted, and all are dropped.
 
-mod apply;
 mod config;
 mod consume;
 mod dead_letter;
@@ -25,6 +24,7 @@ mod servers;
 mod spans;
 mod wake_up;
 mod waker;
+mod work;
 
 use anyhow::Context as _;
 use mysql_store::{MySqlPool, connect, migrate, view_generation};

@@ -3,7 +3,7 @@
 //! The shop calls with a key of the scope `redeem`, and names the user and the order. The order identifies the request:
 //! the same call again gets the same answer. A cancellation is final for its order: a use of it that arrives late, from
 //! a queue or a retry, takes nothing. Change, redemption and audit line are one transaction. A call here concerns one
-//! coupon and says nothing of money; several coupons, and what they take off, are [`super::redemption_orders`]'s.
+//! coupon and says nothing of money; several coupons, and what they take off, are [`super::order_redemption`]'s.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};

@@ -29,8 +29,8 @@ use crate::{
         bodies::coupon_json,
         shop::{
             checkout,
+            order_redemption::may_redeem,
             redemption::{done, order_ref},
-            redemption_orders::may_redeem,
         },
     },
     state::App,

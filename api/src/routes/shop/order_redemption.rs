@@ -2,7 +2,7 @@
 //!
 //! The order's name identifies the request. Its row is locked first, or created last, so of two equal requests the second
 //! finds what the first has stored and answers the same bytes. Coupons, redemptions, order and audit lines change in one
-//! transaction. New orders that are plain cases share one ([`super::redemption_batch`]); here are all others.
+//! transaction. New orders that are plain cases share one ([`super::orders_together`]); here are all others.
 
 use axum::{
     Json,

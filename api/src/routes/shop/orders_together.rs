@@ -1,7 +1,7 @@
 //! Redeems several orders in one transaction ([`super::batch`]).
 //!
 //! Plain cases: the order is new, and its coupons are the shop's, one user's, unused, valid, fitting and in no other
-//! transaction's hands. The others go by [`super::redemption_orders`].
+//! transaction's hands. The others go by [`super::order_redemption`].
 //!
 //! Locks are taken in the same order as there: coupons by id, and last the rows of new orders, by name.
 
@@ -28,7 +28,7 @@ use crate::{
         shop::{
             batch::Together,
             checkout::{Change, LockedRow, not_kept_by_another},
-            redemption_orders::offer,
+            order_redemption::offer,
         },
     },
     shop::redemption::{Made, Wanted},
