@@ -256,7 +256,7 @@ impl Lapser {
         let Some(first) = chunk.first() else { return Ok(None) };
         self.points.reach("lapse.before_return").await?;
         let template = first.template_id;
-        if !self.locks.may_wait(template, Instant::now())
+        if !self.locks.may_wait(template, Instant::now().into_std())
             && self.locks.is_locked(&self.pool, template).await?
         {
             return Err(Failure::Locked(template));

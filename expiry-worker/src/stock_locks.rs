@@ -2,34 +2,32 @@
 //! return of the template.
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    collections::BTreeSet,
+    time::{Duration, Instant},
 };
 
 use coupon::TemplateId;
 use mysql_store::{MySqlPool, StoreError, connect, landing};
-use tokio::time::Instant;
+use runtime::Breakers;
 
 /// Time after a wait in vain before another return waits.
 const WAIT_AGAIN: Duration = Duration::from_secs(5);
 
 /// Templates whose stock row a return has waited for in vain, and when the last one began to.
-#[derive(Debug, Default)]
-pub(crate) struct StockLocks(Mutex<HashMap<TemplateId, Instant>>);
+#[derive(Debug)]
+pub(crate) struct StockLocks(Breakers<TemplateId>);
+
+impl Default for StockLocks {
+    fn default() -> Self {
+        Self(Breakers::new(WAIT_AGAIN))
+    }
+}
 
 impl StockLocks {
     /// Returns whether a return of the template may wait for its stock row. After a wait in vain, one at a time may: a
     /// row that many landings take in turn is hardly ever free at once, and yet each of them has it soon.
     pub(crate) fn may_wait(&self, template: TemplateId, now: Instant) -> bool {
-        match self.waited().get_mut(&template) {
-            None => true,
-            Some(last) if now.saturating_duration_since(*last) >= WAIT_AGAIN => {
-                *last = now;
-                true
-            }
-            Some(_) => false,
-        }
+        self.0.may_try(&template, now)
     }
 
     /// Returns whether somebody has locked the stock row at this moment, and remembers it.
@@ -47,18 +45,14 @@ impl StockLocks {
         });
         let is_locked = !locked.await?.is_empty();
         if is_locked {
-            self.waited().entry(template).or_insert_with(Instant::now);
+            self.0.failed(template, Instant::now());
         }
         Ok(is_locked)
     }
 
     /// Notes that a return of the template had the row.
     pub(crate) fn passed(&self, template: TemplateId) {
-        self.waited().remove(&template);
-    }
-
-    fn waited(&self) -> MutexGuard<'_, HashMap<TemplateId, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.succeeded(&template);
     }
 }
 
@@ -70,7 +64,7 @@ mod tests {
     fn after_a_wait_in_vain_one_return_at_a_time_waits_again() {
         let (locks, template, now) = (StockLocks::default(), TemplateId(1), Instant::now());
         assert!(locks.may_wait(template, now));
-        locks.waited().insert(template, now);
+        locks.0.failed(template, now);
         assert!(!locks.may_wait(template, now) && locks.may_wait(TemplateId(2), now));
         let later = now + WAIT_AGAIN;
         assert!(locks.may_wait(template, later) && !locks.may_wait(template, later));

@@ -1,4 +1,4 @@
-//! Shared by every process: configuration, telemetry, metrics, signals, health, backoff.
+//! Shared by every process: configuration, telemetry, metrics, signals, health, backoff, circuit breakers.
 //!
 //! Architecture invariant: nothing here knows the domain; this crate compiles without `coupon`.
 //!
@@ -6,7 +6,6 @@
 
 mod address;
 mod admin;
-mod backoff;
 mod clock;
 mod config;
 pub mod fail_point;
@@ -15,6 +14,7 @@ pub mod metric;
 mod outage;
 pub mod process;
 mod report;
+mod retry;
 mod secret_files;
 mod telemetry;
 pub mod trace;
@@ -24,7 +24,6 @@ mod watch;
 use mimalloc::MiMalloc;
 
 pub use address::address;
-pub use backoff::Backoff;
 pub use clock::Clock;
 pub use config::{LogFormat, ProcessConfig, Secret, Share};
 pub use fail_point::FailPoints;
@@ -32,6 +31,7 @@ pub use health::{Health, Part};
 pub use outage::Outage;
 pub use process::{Context, run};
 pub use report::report;
+pub use retry::{Backoff, Breakers};
 pub use secret_files::parse;
 pub use version::{COMMIT, VERSION, version};
 pub use watch::watch;

@@ -21,6 +21,10 @@ use crate::{metric, queue::QueuePosition};
 /// the outbox.
 const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
+/// Interval between two attempts to publish claims of a template whose last publication failed. It is how late a
+/// partition that is back is noticed.
+pub(super) const PUBLISH_AGAIN: Duration = Duration::from_millis(500);
+
 /// Calls of `published.lua` while the gate does not answer, and the waits in between. It takes effect once.
 const CONFIRM_TRIES: u32 = 3;
 const CONFIRM_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
@@ -143,15 +147,15 @@ impl Walk {
         claim: &Claim,
         queued: InQueue,
     ) -> Result<Answer, Stop> {
-        // The relay publishes the claim then, so the client need not wait for a broker that is away.
-        if !self.unanswered.may_try(template.id, Instant::now()) {
+        // After a failure one claim at a time finds out whether the partition is back. The relay publishes the others.
+        if !self.unanswered.may_try(&template.id, Instant::now()) {
             return Ok(queued.unknown());
         }
         let Ok(_turn) = self.publishing.try_acquire() else { return Ok(queued.unknown()) };
         let message = queued.message(claim, template.accept_after);
         let why = match timeout(PUBLISH_MAX, self.gates.queue().publish(&message)).await {
             Ok(Ok(position)) => {
-                self.unanswered.answered(template.id);
+                self.unanswered.succeeded(&template.id);
                 self.points.reach("claims.after_publish").await?;
                 return Ok(match self.confirm(template, claim, &queued).await {
                     Ok(true) => queued.accepted(Some(position)),

@@ -9,7 +9,6 @@ pub mod fate;
 mod label;
 mod queued_fate;
 mod spans;
-mod unanswered;
 mod walk;
 mod window;
 
@@ -25,7 +24,7 @@ use coupon::{
     UserId,
 };
 use redis_gate::Refusal;
-use runtime::FailPoints;
+use runtime::{Breakers, FailPoints};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
@@ -160,7 +159,7 @@ impl Claims {
             ask_max: bounds.ask_max,
             copies: bounds.copies,
             publishing,
-            unanswered: unanswered::Unanswered::default(),
+            unanswered: Breakers::new(accept::PUBLISH_AGAIN),
         };
         Self {
             work: Arc::new(work),

@@ -7,13 +7,13 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, LandedClaim, Template};
+use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, LandedClaim, Template, TemplateId};
 use mysql_store::{
     MySqlPool, StoreError, connect,
     look_up::{self, StoredAnswer},
 };
 use redis_gate::{GateError, QueueOptions, Refusal, RequestState, Verdict};
-use runtime::{Backoff, FailPoints};
+use runtime::{Backoff, Breakers, FailPoints};
 use tokio::sync::Semaphore;
 
 use super::{
@@ -21,7 +21,6 @@ use super::{
     accept::InQueue,
     direct::{Admitted, Next},
     label, spans,
-    unanswered::Unanswered,
     window::Window,
 };
 use crate::{
@@ -61,7 +60,9 @@ pub(super) struct Walk {
     pub(super) copies: u32,
     /// Permits to publish a claim.
     pub(super) publishing: Semaphore,
-    pub(super) unanswered: Unanswered,
+    /// Templates whose claims the queue does not take, because their partition has no leader or too few copies. Each
+    /// attempt waits for seconds and keeps a permit meanwhile, and other templates need the permits.
+    pub(super) unanswered: Breakers<TemplateId>,
 }
 
 /// Why a claim has no definite answer.

@@ -1,0 +1,76 @@
+//! Circuit breakers, one per key: after a failure, one attempt at a time finds out whether the way is free again.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Keys that are remembered. Those that were forgotten only fail once more.
+const KEYS_MAX: usize = 10_000;
+
+/// The last attempt of each key whose last attempt failed.
+#[derive(Debug)]
+pub struct Breakers<K> {
+    try_every: Duration,
+    failed: Mutex<HashMap<K, Instant>>,
+}
+
+impl<K: Eq + Hash> Breakers<K> {
+    /// After a failure, attempts of a key begin at this interval. It is how late a free way is noticed.
+    pub fn new(try_every: Duration) -> Self {
+        Self { try_every, failed: Mutex::default() }
+    }
+
+    /// Returns whether an attempt may begin now.
+    pub fn may_try(&self, key: &K, now: Instant) -> bool {
+        match self.lock().get_mut(key) {
+            None => true,
+            Some(last) if now.saturating_duration_since(*last) >= self.try_every => {
+                *last = now;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Notes that an attempt succeeded. Any may begin again.
+    pub fn succeeded(&self, key: &K) {
+        self.lock().remove(key);
+    }
+
+    /// Notes that an attempt failed.
+    pub fn failed(&self, key: K, now: Instant) {
+        let mut failed = self.lock();
+        if failed.len() >= KEYS_MAX {
+            failed.clear();
+        }
+        failed.entry(key).or_insert(now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Instant>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failure_one_attempt_at_a_time_begins_until_one_succeeds() {
+        let (one, other) = (&1, &2);
+        let try_every = Duration::from_secs(5);
+        let (breakers, began) = (Breakers::new(try_every), Instant::now());
+        let later = began + try_every;
+        assert!(breakers.may_try(one, began) && breakers.may_try(one, began));
+        breakers.failed(1, began);
+        assert!(!breakers.may_try(one, began) && breakers.may_try(other, began));
+        assert!(breakers.may_try(one, later) && !breakers.may_try(one, later));
+        breakers.failed(1, began);
+        assert!(!breakers.may_try(one, later), "a late failure brings no early attempt");
+        breakers.succeeded(one);
+        assert!(breakers.may_try(one, later) && breakers.may_try(one, later));
+    }
+}
