@@ -96,6 +96,25 @@ async fn a_relay_that_starts_without_mysql_publishes_and_holds_names_once_mysql_
     assert_eq!(test.names_held(), 0, "names are given back");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_starts_while_mysql_accepts_connections_and_answers_nothing_publishes() {
+    let test = Harness::new("relay starts beside silent mysql").await;
+    let direct = &test.scope.endpoints.database_url;
+    let proxy = Proxy::before(direct).await;
+    let mut silent = proxy.hold_request(b"_sqlx_migrations");
+    let health = Health::default();
+    let relay = test.start_as(health.clone(), |config| {
+        config.database_url = proxy.instead_of(direct).parse().unwrap();
+    });
+    let ((), relay) = tokio::join!(silent.reached(), relay);
+    test.queue_many(10).await;
+    test.until_empty(TEMPLATE).await;
+    assert_eq!(test.published_ids().await.len(), 10);
+    until_true(async || test.names_held() == 2).await;
+    until(async || health.degraded(), BTreeMap::is_empty).await;
+    relay.stop().await.unwrap();
+}
+
 /// No lease ends for a spare name, and nobody may ever have it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_worker_without_a_lease_had_in_hand_is_taken_over_when_it_dies() {

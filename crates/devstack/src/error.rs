@@ -40,11 +40,13 @@ pub enum Error {
         tail: String,
     },
     /// The child runs but did not answer in time.
-    #[error("{name} was not ready after {seconds} s.{way_out}\nIts last lines ({}):\n{tail}", log.display())]
+    #[error("{name} was not ready after {seconds} s: {said}.{way_out}\nIts last lines ({}):\n{tail}", log.display())]
     NotReady {
         name: String,
         /// How long the caller waited.
         seconds: u64,
+        /// What it answered last when it was asked, or why it did not answer.
+        said: String,
         /// What to do about it, if the log shows a known cause; otherwise empty.
         way_out: String,
         log: PathBuf,

@@ -13,6 +13,12 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
 /// How long a process waits for another one's migration: far longer than creating every table takes.
 const LOCK_WAIT_SECONDS: i32 = 60;
 
+/// The server's error for a table that does not exist.
+const NO_SUCH_TABLE: u16 = 1146;
+
+/// Message for a database without a schema.
+const MISSING: &str = "the schema is missing: run `api --migrate`";
+
 /// Message for a schema that a later version has migrated.
 const NEWER: &str = "the schema is newer than this program: run the version that migrated it";
 
@@ -48,14 +54,19 @@ async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> 
 /// Checks that the database's schema is the one this program was built with.
 ///
 /// # Errors
-/// A migration is missing, or the schema is newer. The message names the remedy.
+/// A migration is missing, or the schema is newer: the message names the remedy. Or the query failed.
 pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
     let applied: Vec<i64> =
         sqlx::query_scalar("select version from _sqlx_migrations where success")
             .fetch_all(connection)
             .await
-            .map_err(|_| {
-                StoreError::Settings("the schema is missing: run `api --migrate`".to_owned())
+            .map_err(|source| {
+                let error = StoreError::query("read which migrations are applied")(source);
+                if error.number() == Some(NO_SUCH_TABLE) {
+                    StoreError::Settings(MISSING.to_owned())
+                } else {
+                    error
+                }
             })?;
     let known: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
     if known.iter().any(|version| !applied.contains(version)) {
@@ -67,12 +78,12 @@ pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Like [`check`], on one of a pool's connections.
+/// Like [`check`], on one of a pool's connections, for a process that starts: the wait for an answer is bounded.
 ///
 /// # Errors
-/// As [`check`]; or MySQL cannot be reached.
+/// As [`check`]; or MySQL cannot be reached, or does not answer.
 pub async fn check_over(pool: &MySqlPool) -> Result<(), StoreError> {
-    check(&mut *connect::acquire(pool).await?).await
+    connect::within(async { check(&mut *connect::acquire(pool).await?).await }).await
 }
 
 /// Creates a database if it is absent.

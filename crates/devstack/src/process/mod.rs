@@ -167,14 +167,12 @@ impl Process {
                 let (name, log) = (self.name.clone(), self.log());
                 return Err(Error::Ended { name, status, way_out, log, tail });
             }
-            if probe.succeeds(address).await {
-                return Ok(());
-            }
+            let Err(said) = probe.ask(address).await else { return Ok(()) };
             if Instant::now() >= deadline {
                 let (tail, way_out) = self.last_words();
                 let (name, log) = (self.name.clone(), self.log());
                 let seconds = READY_WITHIN.as_secs();
-                return Err(Error::NotReady { name, seconds, way_out, log, tail });
+                return Err(Error::NotReady { name, seconds, said, way_out, log, tail });
             }
             sleep(LOOK_EVERY).await;
         }
@@ -187,7 +185,7 @@ impl Process {
 
     /// Whether it answers as ready right now.
     pub async fn is_ready(&self) -> bool {
-        self.probe.succeeds(self.address).await
+        self.probe.ask(self.address).await.is_ok()
     }
 
     /// Sends SIGTERM and waits for the end; sends SIGKILL after 40 s. Returns the exit status; `None` if it did

@@ -58,42 +58,63 @@ pub(crate) enum Probe {
     Tls,
 }
 
+enum Answer {
+    Ready,
+    /// With what was said.
+    NotReady(String),
+}
+
 impl Probe {
-    /// Whether the server at `address` is ready now.
-    pub(crate) async fn succeeds(self, address: SocketAddr) -> bool {
-        matches!(timeout(ANSWER_WITHIN, self.ask(address)).await, Ok(Ok(true)))
+    /// Whether the server at `address` is ready now. The error says what it answered instead, or why it did not.
+    pub(crate) async fn ask(self, address: SocketAddr) -> Result<(), String> {
+        match timeout(ANSWER_WITHIN, self.answer(address)).await {
+            Ok(Ok(Answer::Ready)) => Ok(()),
+            Ok(Ok(Answer::NotReady(said))) => Err(format!("it answers {said:?}")),
+            Ok(Err(error)) => Err(format!("it does not answer ({error})")),
+            Err(_) => Err(format!("it does not answer within {ANSWER_WITHIN:?}")),
+        }
     }
 
-    async fn ask(self, address: SocketAddr) -> io::Result<bool> {
+    async fn answer(self, address: SocketAddr) -> io::Result<Answer> {
         let mut stream = TcpStream::connect(address).await?;
-        match self {
+        let (is_ready, said) = match self {
             Self::MySql => {
                 // Four bytes of packet header, then the version (or 0xff and an error).
                 let mut greeting = [0; 5];
                 stream.read_exact(&mut greeting).await?;
-                Ok(greeting[4] == 10)
+                (greeting[4] == 10, greeting.to_vec())
             }
             Self::Redis => {
                 stream.write_all(b"PING\r\n").await?;
                 let mut answer = [0; 5];
                 stream.read_exact(&mut answer).await?;
-                Ok(&answer == b"+PONG")
+                (&answer == b"+PONG", answer.to_vec())
             }
-            Self::Kafka => Ok(brokers_listed(&mut stream).await? > 0),
+            Self::Kafka => {
+                let brokers = brokers_listed(&mut stream).await?;
+                (brokers > 0, format!("{brokers} brokers").into_bytes())
+            }
             Self::Readyz => {
                 let request =
                     format!("GET /readyz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
                 stream.write_all(request.as_bytes()).await?;
                 let mut answer = Vec::new();
                 stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
-                Ok(answer.starts_with(b"HTTP/1.1 200"))
+                let body = answer.windows(4).position(|end| end == b"\r\n\r\n");
+                let said = answer.get(body.map_or(0, |at| at + 4)..).unwrap_or_default().to_vec();
+                (answer.starts_with(b"HTTP/1.1 200"), said)
             }
             Self::Tls => {
                 let hello = [&TLS_HELLO_HEAD[..], &[7; 32], &TLS_HELLO_TAIL].concat();
                 stream.write_all(&hello).await?;
-                Ok(stream.read_u8().await? == TLS_HANDSHAKE)
+                let kind = stream.read_u8().await?;
+                (kind == TLS_HANDSHAKE, vec![kind])
             }
+        };
+        if is_ready {
+            return Ok(Answer::Ready);
         }
+        Ok(Answer::NotReady(String::from_utf8_lossy(&said).into_owned()))
     }
 }
 

@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-use crate::process::Process;
 use crate::process::child::LOOK_EVERY;
 use crate::process::probe::Probe;
+use crate::process::{Process, tail};
 use crate::{Error, Options, Result, Tie, paths, process::ports};
 
 /// Memory limit of each: far above the needs of demo and tests, far below a small machine's memory.
@@ -63,9 +63,10 @@ pub(crate) async fn until(server: &Process, is_wanted: impl Fn(&str) -> bool) ->
             return Err(Error::NotReady {
                 name: "a Redis among others".to_owned(),
                 seconds: FOUND_WITHIN.as_secs(),
+                said,
                 way_out: String::new(),
+                tail: tail(&server.log()),
                 log: server.log(),
-                tail: said,
             });
         }
         sleep(LOOK_EVERY).await;
