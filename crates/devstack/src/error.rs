@@ -46,7 +46,7 @@ pub enum Error {
         /// How long the caller waited.
         seconds: u64,
         /// What it answered last when it was asked, or why it did not answer.
-        said: String,
+        said: Box<str>,
         /// What to do about it, if the log shows a known cause; otherwise empty.
         way_out: String,
         log: PathBuf,

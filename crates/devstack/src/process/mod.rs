@@ -171,7 +171,7 @@ impl Process {
             if Instant::now() >= deadline {
                 let (tail, way_out) = self.last_words();
                 let (name, log) = (self.name.clone(), self.log());
-                let seconds = READY_WITHIN.as_secs();
+                let (seconds, said) = (READY_WITHIN.as_secs(), said.into());
                 return Err(Error::NotReady { name, seconds, said, way_out, log, tail });
             }
             sleep(LOOK_EVERY).await;

@@ -63,7 +63,7 @@ pub(crate) async fn until(server: &Process, is_wanted: impl Fn(&str) -> bool) ->
             return Err(Error::NotReady {
                 name: "a Redis among others".to_owned(),
                 seconds: FOUND_WITHIN.as_secs(),
-                said,
+                said: said.into(),
                 way_out: String::new(),
                 tail: tail(&server.log()),
                 log: server.log(),
