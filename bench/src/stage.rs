@@ -76,6 +76,8 @@ impl BareServers {
     /// # Errors
     /// A server does not start.
     pub async fn start_with(options: &Options) -> Result<Self> {
+        // As in the processes: the crowd opens as many connections as they accept.
+        runtime::use_small_pages();
         let folder = project_root().join(".dev/bench");
         wipe(&folder)?;
         let stack = Servers::start(&folder, options).await?;

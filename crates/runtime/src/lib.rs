@@ -16,6 +16,7 @@ pub mod process;
 mod report;
 mod retry;
 mod secret_files;
+mod small_pages;
 mod telemetry;
 pub mod trace;
 mod version;
@@ -33,6 +34,7 @@ pub use process::{Context, run};
 pub use report::report;
 pub use retry::{Backoff, Breakers};
 pub use secret_files::parse;
+pub use small_pages::use_small_pages;
 pub use version::{COMMIT, VERSION, version};
 pub use watch::watch;
 

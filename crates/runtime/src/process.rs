@@ -20,7 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    COMMIT, Clock, Health, ProcessConfig, VERSION, admin, metric, report, telemetry, trace,
+    COMMIT, Clock, Health, ProcessConfig, VERSION, admin, metric, report,
+    small_pages::use_small_pages, telemetry, trace,
 };
 
 /// Time limit for draining: longer than the longest statement or produce timeout (10 s), shorter than the 60 s after
@@ -104,6 +105,7 @@ where
     F: Future<Output = anyhow::Result<()>>,
 {
     telemetry::start_logging(config)?;
+    use_small_pages();
     let metrics = telemetry::start_metrics()?;
     metric::describe(&metric::OF_EVERY_PROCESS);
     metric::show_build();
