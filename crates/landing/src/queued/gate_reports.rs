@@ -7,13 +7,14 @@ use std::{
 };
 
 use coupon::{Admission, ClaimId, Epoch, RejectReason, TemplateId, UserId};
+use futures::{StreamExt as _, stream};
 use mysql_store::{MySqlPool, connect};
 use redis_gate::{Gate, GateError, GateRedis};
 use tokio::sync::mpsc;
 
 use crate::{
     gate::{movements, rebuild::RebuildError},
-    lander::settler::{self, PAUSE, QUEUED_MAX, SETTLE_MAX, TRIES},
+    lander::settler::{self, PAUSE, QUEUED_MAX, SETTLE_MAX, SETTLES_AT_ONCE, TRIES},
     queued::{end::QueuedEnd, metric},
 };
 
@@ -153,10 +154,11 @@ impl Reporter {
                 }
             }
         }
-        for ((template, epoch), admissions) in landed {
+        let settle_one = async |((template, epoch), admissions): (_, Vec<_>)| {
             let settled = settler::settle(gate, template, epoch, &admissions).await;
             heard(admissions.len(), settled);
-        }
+        };
+        stream::iter(landed).for_each_concurrent(SETTLES_AT_ONCE, settle_one).await;
         let behind = self.catch_up(gate, short_ones).await;
         for ((template, epoch), user, id) in never {
             // A gate without the cut would give the released stock to another claim, which would be rejected too.
