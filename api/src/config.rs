@@ -1,13 +1,12 @@
 //! Flags and environment of the api.
 
-use std::{net::SocketAddr, ops::RangeInclusive, thread, time::Duration};
+use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser};
 use landing::{
     claims::{Bounds, CLAIMS_MAX},
     gates,
-    lander::landers_for,
     resolver::GRACE,
 };
 use runtime::{FailPoints, ProcessConfig, Secret};
@@ -221,9 +220,8 @@ pub struct Config {
     #[command(flatten)]
     pub quotas: Quotas,
 
-    /// Number of landers, each with its own connection to MySQL. By default 2, and 1 on a machine
-    /// of one or two cores.
-    #[arg(long, env = "LANDERS", default_value_t = default_landers())]
+    /// Number of landers, each with its own connection to MySQL.
+    #[arg(long, env = "LANDERS", default_value_t = landing::lander::LANDERS)]
     pub landers: usize,
 
     /// Connections of the read pool to MySQL.
@@ -271,10 +269,6 @@ pub struct Quotas {
     /// Maximum rebuilds of gates per hour that a merchant's operators may request. 0: no limit.
     #[arg(long, env = "MERCHANT_GATE_REBUILDS_PER_HOUR", default_value_t = GATE_REBUILDS_PER_HOUR)]
     pub merchant_gate_rebuilds_per_hour: u32,
-}
-
-fn default_landers() -> usize {
-    landers_for(thread::available_parallelism().map_or(1, usize::from))
 }
 
 impl Config {

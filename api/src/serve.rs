@@ -214,7 +214,7 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
         connect::pool(url, config.database_connections)
     })
     .await?;
-    migrate::check_over(&pool).await?;
+    migrate::check_over(&pool).await.context("MySQL cannot be used (DATABASE_URL)")?;
     Ok(pool)
 }
 

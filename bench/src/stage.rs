@@ -76,11 +76,12 @@ impl BareServers {
     /// # Errors
     /// A server does not start.
     pub async fn start_with(options: &Options) -> Result<Self> {
-        // As in the processes: the crowd opens as many connections as they accept.
-        runtime::use_small_pages();
         let folder = project_root().join(".dev/bench");
         wipe(&folder)?;
         let stack = Servers::start(&folder, options).await?;
+        // As in the platform's processes: the crowd opens as many connections as they accept. Servers that are started
+        // later inherit it, which changes nothing for those that do not ask for huge pages.
+        runtime::use_small_pages();
         Ok(Self { stack, folder })
     }
 

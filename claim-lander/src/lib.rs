@@ -97,7 +97,7 @@ pub async fn run(
     let pool = mysql_store::connect::pool(database_url, MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
-    migrate::check_over(&pool).await?;
+    migrate::check_over(&pool).await.context("MySQL cannot be used (DATABASE_URL)")?;
     let ids = Arc::new(Ids::lease(pool.clone(), &holder()).await?);
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
     let reader = ClaimsReader::join(brokers, &names, ConsumerOptions::default()).await?;

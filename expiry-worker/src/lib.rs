@@ -100,7 +100,7 @@ pub async fn run(
         recounted: None,
         partition_count: watch::Sender::default(),
     };
-    migrate::check_over(&worker.pool).await?;
+    migrate::check_over(&worker.pool).await.context("MySQL cannot be used (DATABASE_URL)")?;
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
     worker.deadlines = Deadlines::new(partitions);
     worker.partition_count.send_replace(partitions);

@@ -63,8 +63,6 @@ impl PlatformOptions {
             ..Self::new(paths::project_root().join(".dev/test/platforms").join(&scope.database))
         };
         options
-            // Also on a machine for which one would be the default.
-            .with_env("LANDERS", "2")
             .with_env("SWEEP_SECONDS", "86400")
             .with_env("LOST_AFTER_SECONDS", LOST_AFTER_SECONDS)
     }

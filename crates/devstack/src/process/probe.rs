@@ -100,9 +100,7 @@ impl Probe {
                 stream.write_all(request.as_bytes()).await?;
                 let mut answer = Vec::new();
                 stream.take(LONGEST_ANSWER).read_to_end(&mut answer).await?;
-                let body = answer.windows(4).position(|end| end == b"\r\n\r\n");
-                let said = answer.get(body.map_or(0, |at| at + 4)..).unwrap_or_default().to_vec();
-                (answer.starts_with(b"HTTP/1.1 200"), said)
+                (answer.starts_with(b"HTTP/1.1 200"), answer)
             }
             Self::Tls => {
                 let hello = [&TLS_HELLO_HEAD[..], &[7; 32], &TLS_HELLO_TAIL].concat();

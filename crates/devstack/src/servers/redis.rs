@@ -54,11 +54,11 @@ pub(crate) fn prepare_by_file(name: &str, file: &Path, dir: &Path) -> Result<Pro
 pub(crate) async fn until(server: &Process, is_wanted: impl Fn(&str) -> bool) -> Result<()> {
     let deadline = Instant::now() + FOUND_WITHIN;
     loop {
-        let said = said_by(server.address(), "INFO replication\r\nCLUSTER INFO").await;
-        let said = said.unwrap_or_default();
-        if is_wanted(&said) {
-            return Ok(());
-        }
+        let said = match said_by(server.address(), "INFO replication\r\nCLUSTER INFO").await {
+            Ok(said) if is_wanted(&said) => return Ok(()),
+            Ok(said) => format!("it answers {said:?}"),
+            Err(error) => format!("it does not answer ({error})"),
+        };
         if Instant::now() >= deadline {
             return Err(Error::NotReady {
                 name: "a Redis among others".to_owned(),

@@ -16,14 +16,9 @@ use crate::{
     lander::{BATCH_COUPONS_MAX, Job, Lander, Link, aside, batch::Outcome, pulse::Pulse},
 };
 
-/// Lander workers of one process on a machine of several cores. Two alternating transactions keep the disk busy
-/// (measured: 65,000 claims/s of the database alone, against 42,000 with one). Templates are distributed among the
-/// landers by a hash of their ids.
+/// Lander workers of one process. Two alternating transactions keep the disk busy (measured: 65,000 claims/s, against
+/// 42,000 with one). Templates are distributed among the landers by a hash of their ids.
 pub const LANDERS: usize = 2;
-
-/// Cores up to which one lander is better: they are the limit there, not the disk. Its transactions are twice as full,
-/// so claims of a thousand templates land 9 % faster, and those of one template as fast.
-const FEW_CORES: usize = 2;
 
 /// Admissions that may wait for a lander before mode spill queues further claims: two batches, so that each waits for
 /// a few transactions at most.
@@ -38,11 +33,6 @@ const ANSWERS_MAX: Duration = Duration::from_secs(1);
 pub struct Landers {
     queues: Vec<(mpsc::Sender<Job>, Arc<Pulse>)>,
     ids: Arc<Ids>,
-}
-
-/// Returns how many landers suit a machine with so many cores.
-pub const fn landers_for(cores: usize) -> usize {
-    if cores <= FEW_CORES { 1 } else { LANDERS }
 }
 
 /// Creates `count` landers whose queues hold `queued_max` admissions each.
@@ -150,11 +140,6 @@ fn share_of(template: TemplateId, shares: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_machine_of_few_cores_has_one_lander() {
-        assert_eq!([1, 2, 3, 64].map(landers_for), [1, 1, 2, 2]);
-    }
 
     #[test]
     fn ids_whose_low_bits_are_all_zero_are_shared_out_evenly() {

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use crate::lander::batch::Outcome;
 pub use crate::lander::{
     batch_loop::Lander,
-    landers::{LANDERS, Landers, landers, landers_for},
+    landers::{LANDERS, Landers, landers},
 };
 pub(crate) use crate::lander::{
     batch_loop::{PING_EVERY, take_batch},
