@@ -1,58 +1,90 @@
-//! Places for work that keeps a connection to MySQL busy for long: so many in the process, and so many of one merchant, so
-//! that no merchant takes all of them.
+//! Places for what lasts: so many in the process, and so many of one owner, so that no owner takes all of them.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use coupon::MerchantId;
-
-/// The places, and who has them.
+/// The places, and who has them. An owner is a merchant or a user.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(Arc<Inner>);
+pub(crate) struct Places<O: Eq + Hash>(Arc<Inner<O>>);
 
 #[derive(Debug)]
-struct Inner {
+struct Inner<O> {
     /// Most at a time.
     all: usize,
-    /// Most of one merchant.
-    of_merchant: usize,
-    taken: Mutex<HashMap<MerchantId, usize>>,
+    /// Most of one owner.
+    of_owner: usize,
+    taken: Mutex<Taken<O>>,
+}
+
+#[derive(Debug)]
+struct Taken<O> {
+    all: usize,
+    by_owner: HashMap<O, usize>,
 }
 
 /// One place. Dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Places,
-    merchant: MerchantId,
+pub(crate) struct Place<O: Eq + Hash> {
+    places: Places<O>,
+    owner: O,
 }
 
-impl Places {
-    pub(crate) fn new(all: usize, of_merchant: usize) -> Self {
-        Self(Arc::new(Inner { all, of_merchant, taken: Mutex::default() }))
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The process has its most.
+    Process,
+    /// The owner has its most.
+    Owner,
+}
+
+impl<O: Eq + Hash + Copy> Places<O> {
+    pub(crate) fn new(all: usize, of_owner: usize) -> Self {
+        let taken = Mutex::new(Taken { all: 0, by_owner: HashMap::new() });
+        Self(Arc::new(Inner { all, of_owner, taken }))
     }
 
-    /// Takes a place, or returns `None` if the merchant or the process has enough.
-    pub(crate) fn take(&self, merchant: MerchantId) -> Option<Place> {
-        let mut taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = taken.values().sum();
-        let own = taken.get(&merchant).copied().unwrap_or(0);
-        if all >= self.0.all || own >= self.0.of_merchant {
-            return None;
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// The process, or the owner, has as many as allowed.
+    pub(crate) fn take(&self, owner: O) -> Result<Place<O>, Full> {
+        let mut taken = self.0.lock();
+        if taken.all >= self.0.all {
+            return Err(Full::Process);
         }
-        taken.insert(merchant, own + 1);
-        Some(Place { places: self.clone(), merchant })
+        let own = taken.by_owner.entry(owner).or_default();
+        if *own >= self.0.of_owner {
+            return Err(Full::Owner);
+        }
+        *own += 1;
+        taken.all += 1;
+        Ok(Place { places: self.clone(), owner })
+    }
+
+    /// Returns how many places are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.lock().all
     }
 }
 
-impl Drop for Place {
+impl<O> Inner<O> {
+    fn lock(&self) -> MutexGuard<'_, Taken<O>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<O: Eq + Hash> Drop for Place<O> {
     fn drop(&mut self) {
-        let mut taken = self.places.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.merchant) {
+        let mut taken = self.places.0.lock();
+        taken.all -= 1;
+        if let Some(own) = taken.by_owner.get_mut(&self.owner) {
             *own -= 1;
             if *own == 0 {
-                taken.remove(&self.merchant);
+                taken.by_owner.remove(&self.owner);
             }
         }
     }
@@ -60,19 +92,23 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use coupon::MerchantId;
+
     use super::*;
 
     #[test]
     fn a_merchant_has_its_places_and_the_process_has_no_more() {
         let places = Places::new(8, 2);
-        let held: Vec<Place> = (0..2).map(|_| places.take(MerchantId(1)).unwrap()).collect();
-        assert!(places.take(MerchantId(1)).is_none());
-        let others: Vec<Place> =
+        let held: Vec<_> = (0..2).map(|_| places.take(MerchantId(1)).unwrap()).collect();
+        assert_eq!(places.take(MerchantId(1)).unwrap_err(), Full::Owner);
+        let others: Vec<_> =
             (0..6).map(|other| places.take(MerchantId(2 + other)).unwrap()).collect();
-        assert!(places.take(MerchantId(99)).is_none(), "the process has enough");
+        assert_eq!(places.take(MerchantId(99)).unwrap_err(), Full::Process);
+        assert_eq!(places.taken(), 8);
         drop(held);
-        assert!(places.take(MerchantId(1)).is_some());
+        assert!(places.take(MerchantId(1)).is_ok());
         drop(others);
-        assert!(places.0.taken.lock().unwrap().is_empty(), "nothing is left behind");
+        assert_eq!(places.taken(), 0);
+        assert!(places.0.lock().by_owner.is_empty(), "nothing is left behind");
     }
 }

@@ -3,6 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use axum::extract::FromRef;
+use coupon::MerchantId;
 use landing::{claims::Claims, gates::Gates, ids::Ids};
 use mysql_store::{
     MySqlPool,
@@ -56,7 +57,7 @@ pub(crate) struct Parts {
     /// Limits the fences that a user may place by asking for unknown claims.
     pub(crate) fence_limit: RateLimit,
     pub(crate) quotas: Quotas,
-    pub(crate) exports: Places,
+    pub(crate) exports: Places<MerchantId>,
     /// Hands calls of shops to the tasks that serve several at once.
     pub(crate) batches: Batches,
     pub(crate) fleet: Fleet,

@@ -1,13 +1,12 @@
-//! The open streams of events: how many there are, and whose.
-
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+//! The open streams of events: how many there may be, in all and of one user.
 
 use coupon::UserId;
 
-use crate::{code::Code, problem::Problem};
+use crate::{
+    code::Code,
+    places::{Full, Place, Places},
+    problem::Problem,
+};
 
 /// Most streams of a process, and the part of its connections that they may take (three of four), so that requests find
 /// one in any case. Each costs its connection and some kilobytes.
@@ -18,31 +17,17 @@ const OF_CONNECTIONS: (usize, usize) = (3, 4);
 /// knowledge. Otherwise one user could take the streams of all.
 const AT_ONCE_OF_USER: usize = 16;
 
+/// The place of one stream. Dropping it frees the place.
+pub(crate) type StreamPlace = Place<UserId>;
+
 /// The streams that are open.
 #[derive(Debug, Clone)]
-pub(crate) struct Streams {
-    open: Arc<Mutex<Open>>,
-    most: usize,
-}
-
-/// The place of one stream. Dropping it frees the place.
-#[derive(Debug)]
-pub(crate) struct StreamPlace {
-    streams: Streams,
-    user: UserId,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    all: usize,
-    by_user: HashMap<UserId, usize>,
-}
+pub(crate) struct Streams(Places<UserId>);
 
 impl Streams {
     /// Streams of a process that takes at most so many connections.
     pub(super) fn among(connections: usize) -> Self {
-        let (part, of) = OF_CONNECTIONS;
-        Self { open: Arc::default(), most: AT_ONCE.min(connections.saturating_mul(part) / of) }
+        Self(Places::new(most_among(connections), AT_ONCE_OF_USER))
     }
 
     /// Takes a place for a stream.
@@ -50,43 +35,29 @@ impl Streams {
     /// # Errors
     /// The process, or the user, has as many as allowed.
     pub(crate) fn place(&self, user: UserId) -> Result<StreamPlace, Problem> {
-        let mut open = self.lock();
-        if open.all >= self.most {
-            let detail = "Too many clients wait here. Open the stream again in a moment, or look at the claim.";
-            return Err(Problem::new(Code::Overloaded, detail));
-        }
-        let own = open.by_user.get(&user).copied().unwrap_or(0);
-        if own >= AT_ONCE_OF_USER {
-            let detail =
-                format!("{own} streams of yours are open here. Close one before you open another.");
-            return Err(Problem::new(Code::TooManyAtOnce, detail));
-        }
-        open.by_user.insert(user, own + 1);
-        open.all += 1;
-        Ok(StreamPlace { streams: self.clone(), user })
+        self.0.take(user).map_err(|full| match full {
+            Full::Process => {
+                let detail = "Too many clients wait here. Open the stream again in a moment, or look at the claim.";
+                Problem::new(Code::Overloaded, detail)
+            }
+            Full::Owner => {
+                let detail = format!(
+                    "{AT_ONCE_OF_USER} streams of yours are open here. Close one before you open another."
+                );
+                Problem::new(Code::TooManyAtOnce, detail)
+            }
+        })
     }
 
     /// Returns how many streams are open.
     pub(crate) fn open(&self) -> usize {
-        self.lock().all
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.taken()
     }
 }
 
-impl Drop for StreamPlace {
-    fn drop(&mut self) {
-        let mut open = self.streams.lock();
-        open.all -= 1;
-        if let Some(own) = open.by_user.get_mut(&self.user) {
-            *own -= 1;
-            if *own == 0 {
-                open.by_user.remove(&self.user);
-            }
-        }
-    }
+fn most_among(connections: usize) -> usize {
+    let (part, of) = OF_CONNECTIONS;
+    AT_ONCE.min(connections.saturating_mul(part) / of)
 }
 
 #[cfg(test)]
@@ -111,13 +82,11 @@ mod tests {
         assert_eq!(streams.open(), AT_ONCE);
         drop(held);
         assert_eq!(streams.open(), 0);
-        assert!(streams.lock().by_user.is_empty(), "nothing is left behind");
     }
 
     #[test]
     fn streams_leave_connections_to_requests_however_few_there_are() {
-        let most = |connections| Streams::among(connections).most;
-        assert_eq!([16_384, 4_096, 1].map(most), [AT_ONCE, 3_072, 0]);
-        assert_eq!(most(usize::MAX), AT_ONCE);
+        assert_eq!([16_384, 4_096, 1].map(most_among), [AT_ONCE, 3_072, 0]);
+        assert_eq!(most_among(usize::MAX), AT_ONCE);
     }
 }

@@ -41,14 +41,14 @@ const SCANNED_MAX: u64 = 10_000_000;
 const CLOCK_SLACK_MS: i64 = 60_000;
 
 /// Leave to make a report, from its statistics and from MySQL. Whatever is read for it holds a clone until it has ended.
-pub(crate) type Turn = Arc<(OwnedSemaphorePermit, Place)>;
+pub(crate) type Turn = Arc<(OwnedSemaphorePermit, Place<MerchantId>)>;
 
 /// Reads everybody's statistics.
 pub(crate) struct History {
     brokers: String,
     topic: String,
     turns: Arc<Semaphore>,
-    places: Places,
+    places: Places<MerchantId>,
 }
 
 /// A template's statistics, as far as they are known.
@@ -90,7 +90,7 @@ impl History {
     pub(crate) async fn turn(&self, merchant: MerchantId) -> Result<Turn, HistoryError> {
         let turn = async {
             let place = loop {
-                if let Some(place) = self.places.take(merchant) {
+                if let Ok(place) = self.places.take(merchant) {
                     break place;
                 }
                 sleep(SHARE_LOOK).await;

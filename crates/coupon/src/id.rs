@@ -3,8 +3,13 @@
 
 use std::{fmt, str::FromStr};
 
+use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+/// Clock difference between two processes to allow for when times are judged by the ids that they made. Minutes may go
+/// unnoticed, but no clock that also judges tokens and claim windows is wrong by a day for long.
+pub const CLOCK_SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// The text is not an id: ids are decimal numbers from 0 to 2^63 - 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -33,8 +33,8 @@ pub use expiry_shard::{
 };
 pub use hold::{HoldTerms, ReturnedStock};
 pub use id::{
-    ApiKeyId, AuditId, ClaimId, CouponId, Epoch, IdError, JobId, MerchantId, RedemptionId,
-    TemplateId, UserId,
+    ApiKeyId, AuditId, CLOCK_SKEW_MAX, ClaimId, CouponId, Epoch, IdError, JobId, MerchantId,
+    RedemptionId, TemplateId, UserId,
 };
 pub use job::{JobState, RowOutcome};
 pub use mode::{AcceptAfter, AcceptedClaims, ClaimMode, Open};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
-use devstack::{Certificates, OwnBroker, OwnBrokers, TestServers};
+use devstack::{Certificates, OwnBroker, OwnBrokers, TestServers, at_last};
 use topic::{
     BrokerProbe, Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, HistorySpan,
     Message, MessagePosition, OrderedProducer, PositionCheck, Producer, ProducerOptions, Reached,
@@ -471,12 +471,11 @@ async fn a_partition_without_a_leader_keeps_nobody_from_the_others() {
     let probe = BrokerProbe::new(&test.brokers, &topic);
     probe.check().await.unwrap();
     cluster.servers[0].kill().unwrap();
-    let error = loop {
-        match probe.check().await {
-            Err(error @ TopicError::NoLeader { .. }) => break error,
-            _ => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
-    };
+    let error = at_last(async || match probe.check().await {
+        Err(error @ TopicError::NoLeader { .. }) => Ok(error),
+        other => Err(other),
+    })
+    .await;
     assert!(error.is_retriable() && error.to_string().contains("has no leader"), "{error}");
 
     let producer = test.producer().await;

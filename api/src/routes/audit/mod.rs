@@ -6,8 +6,8 @@ pub(crate) mod idempotency;
 use std::ops::Range;
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{AuditId, MerchantId};
+use chrono::{DateTime, Utc};
+use coupon::{AuditId, CLOCK_SKEW_MAX, MerchantId};
 use landing::ids;
 use mysql_store::{
     MySqlConnection,
@@ -56,10 +56,6 @@ pub(crate) struct AuditParams {
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
 }
-
-/// Difference between the time of a line and that in its id to allow for. No clock that also judges tokens and claim
-/// windows is wrong by a day for long.
-const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// Names the platform's own key, which has no id.
 const PLATFORM_KEY: &str = "platform";
@@ -215,8 +211,10 @@ pub(crate) async fn list(
 /// by one that differs a little.
 fn ids_within(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Range<AuditId> {
     let id = |time: DateTime<Utc>| AuditId(ids::first_at(time));
-    let first = from.and_then(|from| from.checked_sub_signed(SKEW_MAX)).map_or(AuditId(0), id);
-    let last = to.and_then(|to| to.checked_add_signed(SKEW_MAX)).map_or(AuditId(i64::MAX), id);
+    let first =
+        from.and_then(|from| from.checked_sub_signed(CLOCK_SKEW_MAX)).map_or(AuditId(0), id);
+    let last =
+        to.and_then(|to| to.checked_add_signed(CLOCK_SKEW_MAX)).map_or(AuditId(i64::MAX), id);
     first..last
 }
 

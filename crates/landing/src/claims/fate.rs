@@ -7,7 +7,7 @@
 //! receipt learns more from [`queued_fate`].
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{ClaimId, TemplateId, UserId};
+use coupon::{CLOCK_SKEW_MAX, ClaimId, TemplateId, UserId};
 use mysql_store::{
     MySqlPool, StoreError, connect, fence,
     look_up::{self, ClaimFate},
@@ -19,10 +19,6 @@ use thiserror::Error;
 use super::queued_fate::may_be_queued;
 pub use super::queued_fate::{QueuedFate, queued_fate};
 use crate::{gate::resolver::GRACE, ids};
-
-/// Clock difference between two processes to allow for when judging by ids alone. Minutes may go unnoticed, but no
-/// clock that also judges tokens and claim windows is wrong by a day for long.
-const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// The claim to look up.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +89,7 @@ pub async fn fate(
         }
     }
     let made_at = ids::made_at(asked.id.0);
-    if made_at > now + SKEW_MAX || !is_possible(pool, asked, made_at).await? {
+    if made_at > now + CLOCK_SKEW_MAX || !is_possible(pool, asked, made_at).await? {
         return Ok(Fate::Never);
     }
     let Some(template) = asked.template else { return Ok(Fate::TemplateNeeded) };
@@ -113,26 +109,35 @@ pub async fn fate(
     }
     // The fence needs only UNIQUE(id). An operator who does not know the user places it under user 0.
     let user = asked.user.unwrap_or(UserId(0));
+    let processing = Fate::Processing { user: asked.user, at: made_at };
     if decided.is_some() {
-        // Only a queued claim lands past a foreign fence, and this one is not queued. It may have landed before that was
-        // found out, so the row is read again.
-        let at = match self::decided(pool, asked.id).await? {
-            Some(ClaimFate::GivenUp { at, .. }) => at,
-            Some(decided) => return Ok(Fate::Decided(decided)),
-            None => return Ok(Fate::Processing { user: asked.user, at: made_at }),
-        };
-        let given_up =
-            ClaimFate::GivenUp { id: asked.id, template_id: template, user_id: user, at };
-        return Ok(Fate::Decided(given_up));
+        let given_up = given_up_behind_other(pool, asked.id, template, user).await?;
+        return Ok(given_up.map_or(processing, Fate::Decided));
     }
     if !may_fence() {
-        return Ok(Fate::Processing { user: asked.user, at: made_at });
+        return Ok(processing);
     }
     fence(pool, template, user, asked.id, now).await?;
     match self::decided(pool, asked.id).await? {
         Some(decided) if is_final(pool, &decided, asked).await? => Ok(Fate::Decided(decided)),
-        _ => Ok(Fate::Processing { user: asked.user, at: made_at }),
+        _ => Ok(processing),
     }
+}
+
+/// Decides a claim that is not queued and whose id a fence in another template has taken: it is given up in its own
+/// template too, because only a queued claim lands past such a fence. It may have landed before it was found not to be
+/// queued, so the row is read again.
+async fn given_up_behind_other(
+    pool: &MySqlPool,
+    id: ClaimId,
+    template_id: TemplateId,
+    user_id: UserId,
+) -> Result<Option<ClaimFate>, StoreError> {
+    let decided = decided(pool, id).await?;
+    Ok(decided.map(|fate| match fate {
+        ClaimFate::GivenUp { at, .. } => ClaimFate::GivenUp { id, template_id, user_id, at },
+        other => other,
+    }))
 }
 
 /// Returns whether nothing can change this fate of the claim. A fence binds only its own template: if the caller names
@@ -178,7 +183,7 @@ async fn is_possible(
             .await?
         }
     };
-    Ok(first.is_some_and(|first| ids::made_at(first.0) <= made_at + SKEW_MAX))
+    Ok(first.is_some_and(|first| ids::made_at(first.0) <= made_at + CLOCK_SKEW_MAX))
 }
 
 /// Looks for a user's claim among the pending requests of the entry, and for any other among the admissions in flight.

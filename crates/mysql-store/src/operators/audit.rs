@@ -170,6 +170,16 @@ pub struct Page {
     pub down_to: Option<AuditId>,
 }
 
+impl Filter<'_> {
+    /// Returns the index to read, and its condition behind the merchant's.
+    fn index(&self) -> (&'static str, &'static str) {
+        match self.target {
+            Some(_) => ("ix_target", "and entry.target = ? "),
+            None => ("ix_merchant", ""),
+        }
+    }
+}
+
 /// Returns a merchant's entries with ids below `before`, the newest first, that pass the filter: at most `limit`, among
 /// the next [`SCANNED_MAX`].
 ///
@@ -182,11 +192,10 @@ pub async fn page(
     limit: u32,
 ) -> Result<Page, StoreError> {
     let below = before.map_or(i64::MAX, |id| id.0).min(filter.ids.end.0);
-    let of_target = filter.target.map_or("", |_| "and target = ? ");
-    let index = filter.target.map_or("ix_merchant", |_| "ix_target");
+    let (index, of_target) = filter.index();
     // Only the index is read.
     let head = format!(
-        "select count(*), min(id) from (select id from audit_entry force index ({index}) \
+        "select count(*), min(id) from (select id from audit_entry entry force index ({index}) \
          where merchant_id = ? {of_target}and id < ? and id >= ? order by id desc limit ?) passed"
     );
     let passed = sqlx::query_as(AssertSqlSafe(head)).bind(filter.merchant.0);
@@ -222,8 +231,7 @@ async fn lines(
         By::Platform => (false, None),
         By::Key(id) => (false, Some(id.0)),
     };
-    let of_target = filter.target.map_or("", |_| "and entry.target = ? ");
-    let index = filter.target.map_or("ix_merchant", |_| "ix_target");
+    let (index, of_target) = filter.index();
     let sql = format!(
         "select entry.*, api_key.name as key_name from audit_entry entry force index ({index}) \
          left join api_key on api_key.id = entry.key_id \

@@ -150,8 +150,8 @@ pub async fn by_request(
         .map_err(StoreError::query("read a job by its key"))
 }
 
-/// Returns a merchant's jobs that have not ended, the oldest first. Until the transaction ends, other callers wait, so none can create
-/// another job.
+/// Returns a merchant's jobs that have not ended, the oldest first. Until the transaction ends, other callers wait, so
+/// none can create another job.
 ///
 /// # Errors
 /// A statement fails.

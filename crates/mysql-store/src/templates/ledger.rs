@@ -4,17 +4,14 @@
 //! (`uq_claim_id`): no index has a template's claims in the order of time, since it would cost every landing a write. So a
 //! chunk may pass over other templates' claims, and says where it stopped.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{ClaimId, ClaimState, TemplateId, UserId, read_returned};
+use chrono::{DateTime, Utc};
+use coupon::{CLOCK_SKEW_MAX, ClaimId, ClaimState, TemplateId, UserId, read_returned};
 use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, code::Code, templates::movement::Kind};
 
 /// Entries of `uq_claim_id` that one chunk passes over: few enough for one statement. Not measured.
 const SCANNED_MAX: u32 = 20_000;
-
-/// Clock difference between the processes that made a template and its claims, to allow for when bounding ids by times.
-const SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// Bits of an id below its milliseconds.
 const ID_BITS: u32 = 22;
@@ -254,10 +251,10 @@ async fn possible_ids(
     .await
     .map_err(StoreError::query("bound a ledger"))?;
     Ok(times.map(|(created, last)| {
-        let later = (last - created + SKEW_MAX).num_milliseconds();
+        let later = (last - created + CLOCK_SKEW_MAX).num_milliseconds();
         let later = later.checked_mul(1 << ID_BITS);
         let last = later.map_or(i64::MAX, |later| template.0.saturating_add(later));
-        (template.0.saturating_sub(SKEW_MAX.num_milliseconds() << ID_BITS), last)
+        (template.0.saturating_sub(CLOCK_SKEW_MAX.num_milliseconds() << ID_BITS), last)
     }))
 }
 

@@ -171,7 +171,6 @@ impl Gate<'_> {
         }
         if self.balance.limit > 0 {
             self.look_for_missing(findings).await?;
-            self.look_for_returned(findings).await?;
         }
         if self.bans {
             self.look_for_lapsed(findings).await?;
@@ -227,21 +226,6 @@ impl Gate<'_> {
         Ok(())
     }
 
-    /// Finds users without an entry whose coupons all came back: their old keys would be admitted again, or refused for good.
-    async fn look_for_returned(&self, findings: &mut Findings) -> Result<(), VerifyError> {
-        let (template, epoch) = (self.balance.template, self.meta.epoch);
-        let mut connection = connect::acquire(&self.sources.pool).await?;
-        let mut pages = NumberPages::of(template);
-        while let Some(page) = pages.next(&mut connection).await? {
-            let users = &page.returned;
-            for user in self.sources.gate.without_entry(template, epoch, users).await? {
-                findings
-                    .add(format!("user {user} gave coupons back, and has no entry in the gate"));
-            }
-        }
-        Ok(())
-    }
-
     /// Finds users without an entry who let holds lapse.
     async fn look_for_lapsed(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
@@ -259,18 +243,23 @@ impl Gate<'_> {
         }
     }
 
-    /// Finds users who hold coupons but have no entry.
+    /// Finds users without an entry who hold coupons, or whose coupons all came back: their old keys would be admitted
+    /// again, or refused for good.
     async fn look_for_missing(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
         let mut connection = connect::acquire(&self.sources.pool).await?;
         let mut pages = NumberPages::of(template);
-        while let Some(NumberPage { taken, .. }) = pages.next(&mut connection).await? {
+        while let Some(NumberPage { taken, returned }) = pages.next(&mut connection).await? {
             let users: Vec<UserId> = taken.iter().map(|(user, _)| *user).collect();
             for user in self.sources.gate.without_entry(template, epoch, &users).await? {
                 let numbers = taken.iter().find(|(other, _)| *other == user);
                 let numbers = numbers.map_or(&[][..], |(_, numbers)| numbers.as_slice());
                 findings
                     .add(format!("user {user} holds numbers {numbers:?} in MySQL, [] in the gate"));
+            }
+            for user in self.sources.gate.without_entry(template, epoch, &returned).await? {
+                findings
+                    .add(format!("user {user} gave coupons back, and has no entry in the gate"));
             }
         }
         Ok(())

@@ -12,7 +12,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use coupon::TemplateId;
+use coupon::{MerchantId, TemplateId};
 use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect};
 use runtime::Backoff;
 use serde::Serialize;
@@ -109,7 +109,7 @@ pub(crate) async fn answer<L: List>(
         let detail = "The query string: limit and cursor are for pages; an export has every row.";
         return Err(Problem::new(Code::MalformedQuery, detail));
     }
-    let place = app.exports.take(operator.merchant_id).ok_or_else(|| {
+    let place = app.exports.take(operator.merchant_id).map_err(|_| {
         let detail = "Too many exports are under way. Send the request again in a while.";
         Problem::new(Code::Overloaded, detail)
     })?;
@@ -158,7 +158,7 @@ fn export<L: List>(
     pool: MySqlPool,
     list: L,
     form: Form,
-    (template, place): (TemplateId, Place),
+    (template, place): (TemplateId, Place<MerchantId>),
 ) -> Body {
     let (chunks, taken) = mpsc::channel(WAITING);
     tokio::spawn(async move {
