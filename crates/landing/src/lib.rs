@@ -16,6 +16,7 @@ pub mod metric;
 pub mod queue;
 pub mod queued;
 pub mod sold_out;
+mod sync;
 
 pub use gate::{gates, keeper, movements, rebuild, resolver};
 pub use lander::{batch, settler};

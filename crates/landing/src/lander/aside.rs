@@ -8,7 +8,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, PoisonError,
+        PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -16,13 +16,17 @@ use std::{
 use coupon::TemplateId;
 use tokio::sync::mpsc;
 
-use crate::lander::{Job, Link, take_batch};
+use crate::{
+    lander::{Job, Link, take_batch},
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 /// Admissions that all landers of this process have set aside.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of admissions of each template that are aside.
-type Counts = Arc<Mutex<HashMap<TemplateId, usize>>>;
+/// Number of admissions of each template that are aside, shared by the lander and the task that lands them.
+#[derive(Clone)]
+struct Counts(Arc<Mutex<HashMap<TemplateId, usize>>>);
 
 /// The lander's end, which sets admissions aside. `CLAIMS_MAX` bounds its queue.
 pub(crate) struct AsideQueue {
@@ -46,7 +50,7 @@ impl AsideQueue {
     /// Sets aside those of `jobs` whose template is aside and returns the others.
     pub(crate) fn keep_apart(&self, jobs: Vec<Job>) -> Vec<Job> {
         let (aside, rest) = {
-            let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let counts = self.counts.lock();
             if counts.is_empty() {
                 return jobs;
             }
@@ -58,12 +62,8 @@ impl AsideQueue {
 
     pub(crate) fn set_aside(&self, jobs: Vec<Job>) {
         for job in jobs {
-            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            *counts.entry(job.template()).or_default() += 1;
-            drop(counts);
-            WAITING.fetch_add(1, Ordering::Relaxed);
             // The task outlives this sender. If the task was aborted, the lander was too.
-            drop(self.queue.send(job));
+            self.counts.count(job.template(), || drop(self.queue.send(job)));
         }
     }
 }
@@ -72,8 +72,8 @@ impl Aside {
     /// Returns both ends.
     pub(crate) fn new(link: Link) -> (AsideQueue, Self) {
         let (sender, queue) = mpsc::unbounded_channel();
-        let counts = Counts::default();
-        (AsideQueue { counts: Arc::clone(&counts), queue: sender }, Self { counts, queue, link })
+        let counts = Counts::new();
+        (AsideQueue { counts: counts.clone(), queue: sender }, Self { counts, queue, link })
     }
 
     /// Lands until the lander's end is dropped and nothing waits. Templates take turns, since each attempt at a
@@ -94,17 +94,35 @@ impl Aside {
                     turns.push_back(jobs);
                 }
                 let again = self.link.land(batch, &mut connection).await;
-                self.landed(template, count - again.len());
+                self.counts.landed(template, count - again.len());
                 for job in again {
                     take_turn(&mut turns, job);
                 }
             }
         }
     }
+}
+
+impl Counts {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(HashMap::new())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TemplateId, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an admission and then sends it. In the other order it might have landed before it was counted, and its
+    /// template would stay aside for ever.
+    fn count(&self, template: TemplateId, send: impl FnOnce()) {
+        *self.lock().entry(template).or_default() += 1;
+        WAITING.fetch_add(1, Ordering::Relaxed);
+        send();
+    }
 
     fn landed(&self, template: TemplateId, count: usize) {
         WAITING.fetch_sub(count, Ordering::Relaxed);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.lock();
         let left = counts.get(&template).copied().unwrap_or_default().saturating_sub(count);
         if left == 0 {
             counts.remove(&template);
@@ -119,5 +137,37 @@ fn take_turn(turns: &mut VecDeque<Vec<Job>>, job: Job) {
     match turns.iter_mut().find(|jobs| jobs[0].template() == job.template()) {
         Some(jobs) => jobs.push(job),
         None => turns.push_back(vec![job]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loom::{sync::mpsc, thread};
+
+    use super::*;
+
+    const TEMPLATE: TemplateId = TemplateId(1);
+
+    /// A lander sets two admissions aside while the task lands what has come.
+    #[test]
+    fn a_template_is_aside_until_its_last_admission_has_landed_and_no_longer() {
+        loom::model(|| {
+            let (counts, (sender, queue)) = (Counts::new(), mpsc::channel());
+            let landing = {
+                let counts = counts.clone();
+                thread::spawn(move || {
+                    for left in [1, 0] {
+                        queue.recv().unwrap();
+                        assert!(counts.lock().contains_key(&TEMPLATE), "{left} more come");
+                        counts.landed(TEMPLATE, 1);
+                    }
+                })
+            };
+            for _ in 0..2 {
+                counts.count(TEMPLATE, || sender.send(()).unwrap());
+            }
+            landing.join().unwrap();
+            assert!(counts.lock().is_empty(), "it is landed with the others again");
+        });
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use coupon::{Epoch, TemplateId, UserId};
 use redis_gate::SoldOutGate;
 
-use super::sync::{Arc, AtomicU64, Ordering, RwLock};
+use crate::sync::{Arc, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Most templates that a process refuses from memory. A shop has a few sales at a time; the gate answers for others.
 pub(super) const TEMPLATES_MAX: usize = 256;
@@ -155,11 +155,11 @@ impl Memory {
 
 type Templates = HashMap<TemplateId, Arc<Known>>;
 
-fn read(lock: &RwLock<Templates>) -> super::sync::RwLockReadGuard<'_, Templates> {
+fn read(lock: &RwLock<Templates>) -> RwLockReadGuard<'_, Templates> {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn write(lock: &RwLock<Templates>) -> super::sync::RwLockWriteGuard<'_, Templates> {
+fn write(lock: &RwLock<Templates>) -> RwLockWriteGuard<'_, Templates> {
     lock.write().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -14,7 +14,6 @@
 
 mod memory;
 mod scan;
-mod sync;
 
 use std::{
     collections::HashMap,

@@ -6,7 +6,8 @@ use coupon::{Epoch, TemplateId};
 use redis_gate::{GateError, SoldOutGate, SoldOutLook};
 use tracing::debug;
 
-use super::{Micros, SoldOut, memory::Known, sync::Arc};
+use super::{Micros, SoldOut, memory::Known};
+use crate::sync::Arc;
 
 /// After a scan the template rests for so many times the scan's duration. While units come back one by one, each to a
 /// new user, scans therefore take a tenth of the time, and the gate answers in between.
