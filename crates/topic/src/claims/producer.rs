@@ -26,7 +26,8 @@ pub struct QueuePosition {
 
 /// Publishes queued claims. Many may be under way at once. Clones share one connection.
 ///
-/// A claim that is published twice lands once, so after an error the same claim is simply published again.
+/// A claim that is published twice lands once, so after an error the same claim is simply published again, and the client
+/// need not be idempotent.
 #[derive(Clone)]
 pub struct ClaimsProducer {
     inner: Arc<Inner>,
@@ -48,7 +49,7 @@ impl ClaimsProducer {
         let inner = Inner {
             brokers: brokers.to_owned(),
             topic: names.claims(),
-            options,
+            options: ProducerOptions { idempotent: false, ..options },
             producer: OnceCell::new(),
             partitions: OnceCell::new(),
         };

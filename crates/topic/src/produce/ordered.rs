@@ -79,7 +79,7 @@ impl OrderedProducer {
         options: ProducerOptions,
     ) -> Result<Self, TopicError> {
         let acks = Arc::new(State::default());
-        let options = ProducerOptions { give_up: None, ..options };
+        let options = ProducerOptions { give_up: None, idempotent: true, ..options };
         let (config, lost) = (options.config(brokers), LostBrokers::default());
         let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
         let inner = lost.client(&config, context, Polled::client).await?;

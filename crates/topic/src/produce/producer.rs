@@ -29,6 +29,9 @@ const FULL_PAUSE: Duration = Duration::from_millis(20);
 /// Timeout of a question for the end of a partition.
 const END_WAIT: Duration = Duration::from_secs(3);
 
+/// Requests under way at a time without idempotence. The messages behind them gather, and share a request.
+const IN_FLIGHT_MAX: &str = "5";
+
 /// Delay and buffer size of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerOptions {
@@ -36,6 +39,10 @@ pub struct ProducerOptions {
     pub linger: Duration,
     /// Time after which an unacknowledged message fails. `None`: never, so the order always holds.
     pub give_up: Option<Duration>,
+    /// Whether the client keeps a message that it sends again from being written twice. A client that does so polls
+    /// without a pause while five messages of a partition are under way and a sixth waits
+    /// (docs/decisions/0087-claims-are-published-without-idempotence.md).
+    pub idempotent: bool,
     /// Maximum bytes of messages waiting for the broker. When the queue is full, the sender waits.
     pub queue_bytes: usize,
 }
@@ -45,18 +52,19 @@ impl Default for ProducerOptions {
         Self {
             linger: Duration::ZERO,
             give_up: Some(Duration::from_secs(10)),
+            idempotent: true,
             queue_bytes: 16 * 1024 * 1024,
         }
     }
 }
 
 impl ProducerOptions {
-    /// Returns the client's configuration. It is always idempotent and acknowledged by all in-sync replicas.
+    /// Returns the client's configuration. Messages are always acknowledged by all in-sync replicas.
     pub(crate) fn config(&self, brokers: &str) -> ClientConfig {
         let mut config = client::base_config(brokers);
         let give_up = self.give_up.map_or(0, |after| after.as_millis());
         config
-            .set("enable.idempotence", "true")
+            .set("enable.idempotence", self.idempotent.to_string())
             .set("acks", "all")
             // The partitioner of the Java client, so that every client chooses the same partition for a key.
             .set("partitioner", "murmur2_random")
@@ -66,6 +74,9 @@ impl ProducerOptions {
             .set("linger.ms", self.linger.as_millis().to_string())
             .set("message.timeout.ms", give_up.to_string())
             .set("queue.buffering.max.kbytes", (self.queue_bytes / 1024).max(1).to_string());
+        if !self.idempotent {
+            config.set("max.in.flight.requests.per.connection", IN_FLIGHT_MAX);
+        }
         config
     }
 }
