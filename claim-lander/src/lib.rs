@@ -94,10 +94,9 @@ pub async fn run(
     let servers = ServerHealth::of(config, health);
     let (brokers, names) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
     let database_url = config.database_url.expose();
-    let pool = mysql_store::connect::pool(database_url, MYSQL_CONNECTIONS)
+    let pool = migrate::checked_pool(database_url, MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
-    migrate::check_over(&pool).await.context("MySQL cannot be used (DATABASE_URL)")?;
     let ids = Arc::new(Ids::lease(pool.clone(), &holder()).await?);
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
     let reader = ClaimsReader::join(brokers, &names, ConsumerOptions::default()).await?;

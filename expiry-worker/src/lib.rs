@@ -79,7 +79,7 @@ pub async fn run(
     let address = runtime::address(config.database_url.expose());
     let kafka = health.server("kafka", &runtime::address(&config.kafka_brokers));
     let producer = Producer::connect(&config.kafka_brokers, ProducerOptions::default()).await?;
-    let pool = mysql_store::connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
+    let pool = migrate::checked_pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
     let mut worker = worker::Worker {
@@ -100,7 +100,6 @@ pub async fn run(
         recounted: None,
         partition_count: watch::Sender::default(),
     };
-    migrate::check_over(&worker.pool).await.context("MySQL cannot be used (DATABASE_URL)")?;
     let partitions = topic::partitions(&config.kafka_brokers, &topic).await?;
     worker.deadlines = Deadlines::new(partitions);
     worker.partition_count.send_replace(partitions);

@@ -56,11 +56,7 @@ impl Leases {
     }
 
     async fn pool(&self) -> Result<&MySqlPool, StoreError> {
-        let connect = async || {
-            let pool = connect::pool(self.url.expose(), MYSQL_CONNECTIONS).await?;
-            migrate::check_over(&pool).await?;
-            Ok(pool)
-        };
+        let connect = || migrate::checked_pool(self.url.expose(), MYSQL_CONNECTIONS);
         self.pool.get_or_try_init(connect).await
     }
 }

@@ -72,10 +72,9 @@ pub async fn run(
     let wake_ups_part = health.part("wake_ups");
     let servers = ServerHealth::of(config, health);
     let names = TopicNames::new(&config.topic_prefix);
-    let pool = connect::pool(config.database_url.expose(), MYSQL_CONNECTIONS)
+    let pool = migrate::checked_pool(config.database_url.expose(), MYSQL_CONNECTIONS)
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
-    migrate::check_over(&pool).await.context("MySQL cannot be used (DATABASE_URL)")?;
     let generations_of = generations_of(pool.clone());
     let view = ViewStore::open(config.view_redis_url.expose(), &config.key_prefix, generations_of)
         .context(VIEW_UNUSABLE)?;

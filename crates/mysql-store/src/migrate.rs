@@ -78,6 +78,16 @@ pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreEr
     Ok(())
 }
 
+/// Opens a pool on a database whose schema is the one this program was built with.
+///
+/// # Errors
+/// As [`connect::pool`] and [`check_over`].
+pub async fn checked_pool(url: &str, connections: u32) -> Result<MySqlPool, StoreError> {
+    let pool = connect::pool(url, connections).await?;
+    check_over(&pool).await?;
+    Ok(pool)
+}
+
 /// Like [`check`], on one of a pool's connections, for a process that starts: the wait for an answer is bounded.
 ///
 /// # Errors

@@ -58,26 +58,23 @@ pub(crate) enum Probe {
     Tls,
 }
 
-enum Answer {
-    Ready,
-    /// With what was said.
-    NotReady(String),
-}
-
 impl Probe {
     /// Whether the server at `address` is ready now. The error says what it answered instead, or why it did not.
     pub(crate) async fn ask(self, address: SocketAddr) -> Result<(), String> {
         match timeout(ANSWER_WITHIN, self.answer(address)).await {
-            Ok(Ok(Answer::Ready)) => Ok(()),
-            Ok(Ok(Answer::NotReady(said))) => Err(format!("it answers {said:?}")),
+            Ok(Ok((true, _))) => Ok(()),
+            Ok(Ok((false, said))) => {
+                Err(format!("it answers {:?}", String::from_utf8_lossy(&said)))
+            }
             Ok(Err(error)) => Err(format!("it does not answer ({error})")),
             Err(_) => Err(format!("it does not answer within {ANSWER_WITHIN:?}")),
         }
     }
 
-    async fn answer(self, address: SocketAddr) -> io::Result<Answer> {
+    /// Returns whether the server is ready, and what it answered.
+    async fn answer(self, address: SocketAddr) -> io::Result<(bool, Vec<u8>)> {
         let mut stream = TcpStream::connect(address).await?;
-        let (is_ready, said) = match self {
+        Ok(match self {
             Self::MySql => {
                 // Four bytes of packet header, then the version (or 0xff and an error).
                 let mut greeting = [0; 5];
@@ -108,11 +105,7 @@ impl Probe {
                 let kind = stream.read_u8().await?;
                 (kind == TLS_HANDSHAKE, vec![kind])
             }
-        };
-        if is_ready {
-            return Ok(Answer::Ready);
-        }
-        Ok(Answer::NotReady(String::from_utf8_lossy(&said).into_owned()))
+        })
     }
 }
 

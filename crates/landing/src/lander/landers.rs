@@ -6,7 +6,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{Admission, LandedClaim, LandedCoupon, Template, TemplateId};
+use coupon::{Admission, Claim, LandedClaim, LandedCoupon, Template, TemplateId};
 use mysql_store::landing::Landing;
 use runtime::FailPoints;
 use tokio::sync::{mpsc, oneshot};
@@ -105,7 +105,6 @@ pub(crate) fn answer_if_landed(
     lands_at: DateTime<Utc>,
 ) -> Result<LandedClaim, IdError> {
     let claim = &admission.claim;
-    let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
     let coupons = (0..claim.quantity as usize)
         .map(|index| {
             let id = ids.coupon()?;
@@ -113,7 +112,19 @@ pub(crate) fn answer_if_landed(
             Ok(LandedCoupon { id, claim_no })
         })
         .collect::<Result<_, IdError>>()?;
-    Ok(LandedClaim {
+    let answer = answer_without_hold(template, claim, coupons);
+    let held_until = template.hold.held_until(lands_at, answer.valid_until);
+    Ok(LandedClaim { held_until, ..answer })
+}
+
+/// Returns the answer to a claim with these coupons, which are not held. A claim that cannot land has none.
+pub(crate) fn answer_without_hold(
+    template: &Template,
+    claim: &Claim,
+    coupons: Vec<LandedCoupon>,
+) -> LandedClaim {
+    let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
+    LandedClaim {
         id: claim.id,
         template_id: claim.template_id,
         user_id: claim.user_id,
@@ -121,9 +132,9 @@ pub(crate) fn answer_if_landed(
         claimed_at: claim.claimed_at,
         valid_from,
         valid_until,
-        held_until: template.hold.held_until(lands_at, valid_until),
+        held_until: None,
         coupons,
-    })
+    }
 }
 
 fn waiting(queue: &mpsc::Sender<Job>) -> usize {

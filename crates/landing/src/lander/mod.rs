@@ -27,7 +27,7 @@ pub use crate::lander::{
 };
 pub(crate) use crate::lander::{
     batch_loop::{PING_EVERY, take_batch},
-    landers::answer_if_landed,
+    landers::{answer_if_landed, answer_without_hold},
     link::{Link, answers},
 };
 

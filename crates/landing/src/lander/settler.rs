@@ -66,7 +66,6 @@ async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>, points: FailP
             by_gate.entry((one.template, one.epoch)).or_default().push((one.user, one.id));
         }
         let (gate, points) = (&gate, &points);
-        let settling = stream::iter(by_gate);
         let settle_one = async |((template, epoch), admissions): (_, Vec<_>)| {
             if points.reach("settler.before_settle").await.is_err() {
                 return;
@@ -76,7 +75,7 @@ async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>, points: FailP
                 runtime::seldom!("admissions are not settled; the resolver will", why);
             }
         };
-        settling.for_each_concurrent(SETTLES_AT_ONCE, settle_one).await;
+        stream::iter(by_gate).for_each_concurrent(SETTLES_AT_ONCE, settle_one).await;
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{LandedClaim, QueuedClaim, RejectReason, Template};
+use coupon::{QueuedClaim, RejectReason};
 use mysql_store::{MySqlConnection, queued_landing::QueuedLanding};
 use runtime::FailPoints;
 use tokio::time::timeout;
@@ -37,7 +37,7 @@ pub use self::{
 use crate::{
     ids::Ids,
     lander::{
-        self, Link, answer_if_landed,
+        self, Link, answer_if_landed, answer_without_hold,
         batch::{RunError, SILENCE_MAX},
     },
 };
@@ -148,7 +148,7 @@ impl QueuedLander {
             let landed = if is_plausible {
                 answer_if_landed(&self.ids, template, admission, lands_at)?
             } else {
-                answer_without_coupons(template, queued)
+                answer_without_hold(template, &admission.claim, Vec::new())
             };
             let (merchant_id, terms) = (template.merchant_id, template.version);
             let landing = QueuedLanding { queued: queued.clone(), merchant_id, terms, landed };
@@ -165,22 +165,5 @@ impl QueuedLander {
         }
         batch.add(jobs);
         Ok(batch)
-    }
-}
-
-/// The data of a claim that cannot land. Its rejected row needs no coupons.
-fn answer_without_coupons(template: &Template, queued: &QueuedClaim) -> LandedClaim {
-    let claim = &queued.admission.claim;
-    let (valid_from, valid_until) = template.validity.of_claim(claim.claimed_at);
-    LandedClaim {
-        id: claim.id,
-        template_id: claim.template_id,
-        user_id: claim.user_id,
-        payload_hash: claim.payload_hash,
-        claimed_at: claim.claimed_at,
-        valid_from,
-        valid_until,
-        held_until: None,
-        coupons: Vec::new(),
     }
 }
