@@ -85,6 +85,7 @@ async fn a_tailer_that_starts_before_a_cluster_without_majority_waits_and_leads_
     for lost in &mut cluster.servers[1..] {
         lost.spawn().unwrap();
     }
+    cluster.ready().await.unwrap();
     until_leading(tail.tailer()).await;
     tail.end();
 }

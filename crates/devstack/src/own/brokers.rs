@@ -35,7 +35,19 @@ impl OwnBrokers {
         for server in &mut cluster.servers {
             server.spawn()?;
         }
-        for server in &mut cluster.servers {
+        cluster.ready().await?;
+        Ok(cluster)
+    }
+
+    /// Waits until each of them, all started, lists all.
+    ///
+    /// # Errors
+    /// As [`Process::ready`].
+    ///
+    /// # Panics
+    /// They answer, but do not all list each other within 30 s.
+    pub async fn ready(&mut self) -> Result<()> {
+        for server in &mut self.servers {
             // They share the machine's cores, so each may take longer in proportion to their number.
             for _ in 1..NODES {
                 match server.ready().await {
@@ -51,7 +63,7 @@ impl OwnBrokers {
             })
             .await;
         }
-        Ok(cluster)
+        Ok(())
     }
 
     /// The brokers' addresses, as `KAFKA_BROKERS` takes them.
