@@ -17,6 +17,7 @@
 --   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
 --   13 QUEUED numbers left entry_id look wait   14 OUTBOX_FULL        15 BANNED look lapses
+--   16 TOO_MANY_QUEUED: this user's queued claims must land first
 --   look = 1: the refusal is final only after MySQL was checked for the key; what is queued is accepted only then.
 --   Without a limit every refusal is checked, but what is queued only if the entry says so: a key that landed before
 --   the gate was loaded ends with its answer, and a sale goes on while MySQL is away.
@@ -24,7 +25,10 @@
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
-local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED = 12, 13, 14, 15
+local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED, TOO_MANY_QUEUED = 12, 13, 14, 15, 16
+-- Most queued requests of one user: more than any limit on coupons allows. Each claim and each report of its end decodes
+-- the whole entry, which so takes less than a millisecond.
+local QUEUED_MAX = 1000
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -68,17 +72,21 @@ local function replay(request)
     return { REPLAY, request.id, request.state, request.numbers, look_queued, admitted, wait() }
 end
 
+local waiting = 0
 for _, request in ipairs(entry.requests) do
     if request.key == key then
         if request.hash ~= hash then return { KEY_REUSED } end
         return replay(request)
     end
+    if request.state == 'q' then waiting = waiting + 1 end
 end
 
 if state == 'ended' then return { ENDED, look } end
 if now < starts then return { NOT_OPEN, look, meta[6] } end
 if now >= ends then return { CLOSED, look } end
-if state ~= 'published' then return { PAUSED, look } end
+if state == 'paused' or state == 'draft' then return { PAUSED, look } end
+-- Nor does a gate decide anything by a state that no template has.
+if state ~= 'published' then return { NOT_LOADED } end
 
 -- Absent in a gate that an older version opened: nothing lapsed then.
 local allowed = tonumber(meta[11]) or 0
@@ -112,6 +120,7 @@ local queued = mode == 'queued' or (mode == 'spill' and ARGV[9] == '1')
 -- Redis undoes nothing, so a key of another type must stop the claim before anything is taken: the outbox does here,
 -- and the set of those in flight or queued at the first write.
 if queued and redis.call('XLEN', KEYS[5]) >= tonumber(ARGV[10]) then return { OUTBOX_FULL } end
+if queued and waiting >= QUEUED_MAX then return { TOO_MANY_QUEUED } end
 redis.call('ZADD', queued and KEYS[4] or KEYS[3], ARGV[3], id .. ':' .. user)
 local entry_id = queued and redis.call('XADD', KEYS[5], '*',
     'id', id, 'user', user, 'key', ARGV[11], 'hash', hash, 'quantity', ARGV[8], 'numbers', numbers,

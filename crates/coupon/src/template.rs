@@ -62,6 +62,13 @@ impl TemplateState {
             Self::Ended => "ended",
         }
     }
+
+    /// Finds a state by its name in the API.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Draft, Self::Published, Self::Paused, Self::Ended]
+            .into_iter()
+            .find(|state| state.word() == word)
+    }
 }
 
 /// Claim window: from `starts_at`, inclusive, to `ends_at`, exclusive.

@@ -158,6 +158,10 @@ impl World {
         self.damage("SET", "inflight", &["x"]).await;
     }
 
+    pub(crate) async fn replace_queued(&self) {
+        self.damage("SET", "queued", &["x"]).await;
+    }
+
     pub(crate) async fn replace_outbox(&self) {
         self.damage_key("SET", "outbox", &["x"]).await;
     }

@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, Epoch, TemplateId, UserId};
+use redis::{FromRedisValue as _, Value};
 
 use crate::{Gate, GateError, inspect::SCAN_KEYS};
 
@@ -13,6 +14,9 @@ pub struct InFlight {
     /// Time of the admission.
     pub admitted_at: DateTime<Utc>,
 }
+
+/// A member of a sorted set and its score, as Redis has them: neither has to be what a script wrote.
+type RawFlight = (Vec<u8>, Value);
 
 /// Admissions in flight, or queued, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -88,9 +92,8 @@ impl Gate {
             .arg("WITHSCORES")
             .query_async(&mut live.connection.clone())
             .await;
-        let members: Vec<(String, i64)> = self.checked(call, &live, result).await?;
-        let read = members.iter().filter_map(|(member, score)| InFlight::read(member, *score));
-        let admissions: Vec<_> = read.collect();
+        let members: Vec<RawFlight> = self.checked(call, &live, result).await?;
+        let admissions: Vec<_> = members.iter().filter_map(read_raw).collect();
         Ok(Flights { unreadable: members.len() - admissions.len(), admissions })
     }
 
@@ -127,10 +130,9 @@ impl Gate {
                 .arg(SCAN_KEYS)
                 .query_async(&mut live.connection.clone())
                 .await;
-            let (next, found): (u64, Vec<(String, i64)>) =
+            let (next, found): (u64, Vec<RawFlight>) =
                 self.checked("find_in_flight", &live, result).await?;
-            let read = |(member, score): &(String, i64)| InFlight::read(member, *score);
-            if let Some(entry) = found.iter().find_map(read) {
+            if let Some(entry) = found.iter().find_map(read_raw) {
                 return Ok(Some(entry));
             }
             if next == 0 {
@@ -165,4 +167,9 @@ impl Gate {
         let result = redis::cmd("ZCARD").arg(key).query_async(&mut live.connection.clone()).await;
         self.checked(call, &live, result).await
     }
+}
+
+/// Reads a member; `None` if it is not text, or its score is no whole number.
+fn read_raw((member, score): &RawFlight) -> Option<InFlight> {
+    InFlight::read(std::str::from_utf8(member).ok()?, i64::from_redis_value_ref(score).ok()?)
 }

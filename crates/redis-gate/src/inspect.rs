@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use coupon::{ClaimMode, Epoch, TemplateId, UserId};
+use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId};
 
 use crate::{Entry, Gate, GateError, Run, keys::Keys};
 
@@ -54,7 +54,10 @@ impl Meta {
     }
 }
 
-/// A raw field name of the users hash, and its user and entry if they can be read.
+/// The fields of a hash, as Redis has them: neither names nor values have to be text.
+type RawFields = HashMap<Vec<u8>, Vec<u8>>;
+
+/// A field name of the users hash, and its user and entry if they can be read.
 pub type ReadEntry = (String, Option<(UserId, Entry)>);
 
 impl Gate {
@@ -68,7 +71,7 @@ impl Gate {
             .arg(self.keys(template).meta())
             .query_async(&mut live.connection.clone())
             .await;
-        let fields: HashMap<String, String> = self.checked("meta", &live, result).await?;
+        let fields: RawFields = self.checked("meta", &live, result).await?;
         if fields.is_empty() {
             return Ok(None);
         }
@@ -106,8 +109,10 @@ impl Gate {
                 scan.arg("TYPE").arg(kind);
             }
             let result = scan.query_async(&mut live.connection.clone()).await;
-            let (next, keys): (u64, Vec<String>) = self.checked("scan", &live, result).await?;
-            found.extend(keys.iter().filter_map(|key| read(key)));
+            let (next, keys): (u64, Vec<Vec<u8>>) = self.checked("scan", &live, result).await?;
+            // Keys that are not text are none of ours.
+            let names = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            found.extend(names.filter_map(&read));
             if next == 0 {
                 return Ok(found);
             }
@@ -140,7 +145,7 @@ impl Gate {
             .arg(keys.outbox())
             .query_async(&mut live.connection.clone())
             .await;
-        let (fields, in_flight, queued, _waiting): (HashMap<String, String>, u64, u64, u64) =
+        let (fields, in_flight, queued, _waiting): (RawFields, u64, u64, u64) =
             self.checked("account", &live, result).await?;
         let meta = read_meta(&fields, &live.run);
         Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight + queued)))
@@ -233,7 +238,10 @@ impl Gate {
             .arg(SCAN_KEYS)
             .query_async(&mut live.connection.clone())
             .await;
-        self.checked(call, &live, result).await
+        let (next, fields): (u64, Vec<(Vec<u8>, V)>) = self.checked(call, &live, result).await?;
+        let named =
+            |(name, value): (Vec<u8>, V)| (String::from_utf8_lossy(&name).into_owned(), value);
+        Ok((next, fields.into_iter().map(named).collect()))
     }
 
     /// Returns those of `users` that have no entry.
@@ -282,12 +290,16 @@ impl Gate {
     }
 }
 
-fn read_meta(fields: &HashMap<String, String>, run: &Run) -> Meta {
+fn read_meta(fields: &RawFields, run: &Run) -> Meta {
+    let lossy = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let fields: HashMap<String, String> =
+        fields.iter().map(|(name, value)| (lossy(name), lossy(value))).collect();
     let read = |name: &str| fields.get(name).and_then(|text| text.parse::<i64>().ok());
     let number = |name: &str| read(name).unwrap_or(0);
     let text = |name: &str| fields.get(name).map_or("", String::as_str);
     // An unreadable gate answers no claims, like a loading one, until it is rebuilt.
-    let is_readable = NUMBERS.iter().all(|name| read(name).is_some());
+    let is_readable = NUMBERS.iter().all(|name| read(name).is_some())
+        && TemplateState::from_word(text("state")).is_some();
     Meta {
         phase: if is_readable && text("phase") == "open" { Phase::Open } else { Phase::Loading },
         epoch: Epoch(number("epoch")),

@@ -110,6 +110,8 @@ pub enum Verdict {
     },
     /// The claim would be queued, but the outbox is full; nothing was done.
     OutboxFull,
+    /// The claim would be queued, but as many of this user are queued as may be; nothing was done.
+    TooManyQueued,
     /// The gate remembers this request.
     Replay {
         /// Id of the admission that used the key.
@@ -222,6 +224,7 @@ pub(crate) fn verdict(answer: &[Value], run: &Run) -> Option<Verdict> {
         }),
         14 => Some(Verdict::OutboxFull),
         15 => refused(Refusal::Banned { lapses: u32::try_from(int(2)?).ok()? }),
+        16 => Some(Verdict::TooManyQueued),
         _ => None,
     }
 }

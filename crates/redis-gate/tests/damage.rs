@@ -3,7 +3,7 @@
 use coupon::{ClaimMode, Epoch, TemplateState, UserId};
 use redis_gate::{Moved, QueueOptions, Unloaded, Verdict};
 
-use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now};
+use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, queued_facts};
 
 /// The epoch after [`EPOCH`].
 const NEXT: Epoch = Epoch(EPOCH.0 + 1);
@@ -69,6 +69,49 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
     gate.set_meta("epoch", "x").await;
     gate.rebuild(NEXT, facts()).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
+}
+
+#[tokio::test]
+async fn a_state_that_no_template_has_is_a_lost_gate_and_no_pause() {
+    let gate = TestGate::open("unreadable state", facts()).await;
+    for state in [&b"x"[..], b"", b"\xff"] {
+        gate.send_bytes(&[b"HSET", gate.meta().as_bytes(), b"state", state]).await;
+        assert!(!gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{state:?}");
+        assert_eq!(gate.claim(&claim(USER, "a", 1)).await, Verdict::NotLoaded, "{state:?}");
+    }
+    gate.rebuild(NEXT, facts()).await;
+    assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
+}
+
+/// A driver that cannot convert an answer would drop the connection, for every other call too.
+#[tokio::test]
+async fn bytes_that_are_no_text_are_counted_or_passed_over_like_any_other_damage() {
+    let gate = TestGate::open("no text", queued_facts()).await;
+    let first = claim(USER, "a", 1);
+    gate.queue(&first).await;
+    let garbage = b"\xff\xfe";
+    for (key, score) in [(gate.in_flight_key(EPOCH), b"1"), (gate.queued_key(EPOCH), b"2")] {
+        gate.send_bytes(&[b"ZADD", key.as_bytes(), score, garbage]).await;
+        gate.send_bytes(&[b"ZADD", key.as_bytes(), b"1.5", b"5:6"]).await;
+    }
+    gate.send_bytes(&[b"HSET", gate.users(EPOCH).as_bytes(), garbage, garbage]).await;
+    gate.send_bytes(&[b"HSET", gate.meta().as_bytes(), garbage, garbage]).await;
+    let prefix = gate.outbox_key().replace(&format!("{TEMPLATE}:0"), "?");
+    let (before, behind) = prefix.split_once('?').unwrap();
+    let stream = [before.as_bytes(), garbage, behind.as_bytes()].concat();
+    gate.send_bytes(&[b"XADD", &stream, b"*", b"a", b"b"]).await;
+
+    let flights = gate.gate.in_flight(TEMPLATE, EPOCH, now(), 0, 9).await.unwrap();
+    assert_eq!((flights.admissions.len(), flights.unreadable), (0, 2));
+    let flights = gate.gate.queued_flights(TEMPLATE, EPOCH, now(), 0, 9).await.unwrap();
+    assert_eq!((flights.admissions.len(), flights.unreadable), (1, 2));
+    let found = gate.gate.find_in_flight(TEMPLATE, EPOCH, first.id).await.unwrap();
+    assert_eq!(found.map(|found| found.user), Some(USER));
+    assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
+    assert!(gate.gate.account(TEMPLATE, EPOCH).await.unwrap().is_some());
+    let (_, entries) = gate.gate.entries_from(TEMPLATE, EPOCH, 0).await.unwrap();
+    assert_eq!(entries.iter().filter(|(_, entry)| entry.is_none()).count(), 1);
+    assert_eq!(gate.gate.outboxes().await.unwrap(), [TEMPLATE]);
 }
 
 /// Redis undoes nothing of a script that fails in the middle.

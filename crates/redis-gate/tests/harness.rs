@@ -154,6 +154,14 @@ impl TestGate {
         send(&mut self.redis.clone(), words).await;
     }
 
+    /// The same, with words that need not be text.
+    pub(crate) async fn send_bytes(&self, words: &[&[u8]]) {
+        let mut redis = self.redis.clone();
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        command.exec_async(&mut redis).await.unwrap();
+    }
+
     /// Reads every key of this gate with all its contents.
     pub(crate) async fn memory(&self) -> Memory {
         let mut redis = self.redis.clone();

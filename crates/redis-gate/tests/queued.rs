@@ -230,6 +230,37 @@ async fn a_full_outbox_refuses_what_would_be_queued_and_nothing_else() {
     assert_eq!(gate.claim(&claim(UserId(72), "a", 1)).await, Verdict::OutboxFull);
 }
 
+/// Requests of one user that may be queued: `claim.lua`.
+const QUEUED_MAX: usize = 1000;
+
+/// Without a limit on coupons, nothing else bounds what each call of this user decodes.
+#[tokio::test]
+async fn a_user_with_a_thousand_queued_claims_waits_for_them_and_nobody_else_does() {
+    let gate =
+        TestGate::open("much queued", OpenFacts { limit: 0, stock: 9_999, ..queued_facts() }).await;
+    let claims: Vec<_> = (0..QUEUED_MAX).map(|at| claim(USER, &format!("key-{at}"), 1)).collect();
+    for claim in &claims {
+        gate.queue(claim).await;
+    }
+    let before = gate.memory().await;
+    assert_eq!(gate.claim(&claim(USER, "more", 1)).await, Verdict::TooManyQueued);
+    let replay = gate.claim(&again(&claims[7])).await;
+    assert!(matches!(replay, Verdict::Replay { .. }), "{replay:?}");
+    assert_eq!(gate.memory().await, before);
+    gate.queue(&claim(OTHER, "a", 1)).await;
+    let landed: Vec<_> = claims.iter().map(|claim| (USER, claim.id)).collect();
+    for some in landed.chunks(250) {
+        assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, some).await.unwrap(), Some(250));
+    }
+    assert_eq!(gate.gate.settle(TEMPLATE, EPOCH, &landed).await.unwrap(), Some(0), "once");
+    assert_eq!(gate.queued().await, 1);
+    let entry = gate.entry(USER).await;
+    let kept: Vec<_> = entry.requests.iter().map(|request| request.id).collect();
+    let newest: Vec<_> = claims[QUEUED_MAX - kept.len()..].iter().map(|claim| claim.id).collect();
+    assert_eq!((kept.len(), kept), (32, newest));
+    gate.queue(&claim(USER, "more", 1)).await;
+}
+
 #[tokio::test]
 async fn a_gate_is_not_unloaded_before_its_queue_and_its_outbox_are_empty() {
     let gate = TestGate::open("unload queued", queued_facts()).await;

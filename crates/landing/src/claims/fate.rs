@@ -59,8 +59,9 @@ pub enum FateError {
     Gate(#[from] GateError),
 }
 
-/// Determines the fate of a claim. A claim that has been unknown for longer than the resolver's grace is fenced first,
-/// if `may_fence` allows it, since each fence adds a row.
+/// Determines the fate of a claim. A claim that has been unknown for longer than the resolver's grace is searched for in
+/// the gate and then fenced, if `may_fence` allows it: the search reads every admission under way, and each fence adds a
+/// row.
 ///
 /// # Errors
 /// MySQL or the gate is unreachable, so nothing definite can be said.
@@ -98,7 +99,7 @@ pub async fn fate(
     }
     let grace = TimeDelta::from_std(GRACE).unwrap_or(TimeDelta::MAX);
     let age = now - made_at;
-    if age < grace || may_be_queued(pool, gate, template, asked.id, age).await? {
+    if age < grace || !may_fence() || may_be_queued(pool, gate, template, asked.id, age).await? {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
     // The user's entry does not show another user's claim, and a user must not end that one by asking for it.
@@ -113,9 +114,6 @@ pub async fn fate(
     if decided.is_some() {
         let given_up = given_up_behind_other(pool, asked.id, template, user).await?;
         return Ok(given_up.map_or(processing, Fate::Decided));
-    }
-    if !may_fence() {
-        return Ok(processing);
     }
     fence(pool, template, user, asked.id, now).await?;
     match self::decided(pool, asked.id).await? {

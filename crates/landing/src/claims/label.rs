@@ -10,6 +10,7 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
         Verdict::Admitted { .. } => "admitted",
         Verdict::Queued { .. } => "queued",
         Verdict::OutboxFull => "outbox_full",
+        Verdict::TooManyQueued => "too_many_queued",
         Verdict::Replay { .. } => "replay",
         Verdict::KeyReused => "key_reused",
         Verdict::NotLoaded => "not_loaded",

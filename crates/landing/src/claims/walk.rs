@@ -100,6 +100,8 @@ struct GateAnswer {
     copied: Option<bool>,
     /// Until when some api may refuse this user from memory.
     refusing_until: Instant,
+    /// Whether an earlier call for the claim under the same epoch had no answer, and so may have admitted it.
+    may_be_admitted: bool,
 }
 
 /// The step after the gate's answer.
@@ -170,7 +172,7 @@ impl Walk {
         template: &Template,
         claim: &Claim,
         epoch: Epoch,
-        GateAnswer { verdict, at, copied, .. }: GateAnswer,
+        GateAnswer { verdict, at, copied, may_be_admitted, .. }: GateAnswer,
     ) -> Result<Step, Stop> {
         let answer = match verdict {
             Verdict::Admitted { numbers, left } => {
@@ -203,7 +205,9 @@ impl Walk {
                 Box::pin(self.accept(template, claim, queued)).await?
             }
             Verdict::Replay { state, .. } => self.replay(claim, epoch, state).await?,
-            Verdict::OutboxFull => Answer::Unavailable(Unavailable::Overloaded),
+            Verdict::OutboxFull | Verdict::TooManyQueued => {
+                Answer::Unavailable(Unavailable::Overloaded)
+            }
             Verdict::KeyReused => Answer::KeyReused,
             Verdict::TooOld => {
                 let stored = self.stored_answer(claim).await?;
@@ -213,7 +217,10 @@ impl Walk {
             // the gate's epoch at the same time.
             Verdict::OtherEpoch(newer) if newer > epoch => {
                 self.gates.learn(template.id, newer);
-                return Ok(Step::AskAgain);
+                // What the older gate has queued landed before the newer one opened, which would admit it once more.
+                let stored = if may_be_admitted { self.stored_answer(claim).await? } else { None };
+                let Some(answer) = stored else { return Ok(Step::AskAgain) };
+                answer
             }
             // The gate is behind the epoch that this process knows, so it was rewound.
             Verdict::NotLoaded | Verdict::OtherEpoch(_) => {
@@ -246,7 +253,8 @@ impl Walk {
         let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
         loop {
             match self.call_gate(template, claim, epoch).await {
-                Ok(asked) => {
+                Ok(mut asked) => {
+                    asked.may_be_admitted = unknown_since.is_some();
                     let outcome = label::verdict(&asked.verdict);
                     span.set(spans::OUTCOME, outcome);
                     metrics::counter!(metric::GATE_VERDICTS.name, "outcome" => outcome)
@@ -284,10 +292,12 @@ impl Walk {
             let (verdict, enough, wait) =
                 gate.claim_replicated(claim, epoch, at, queue_options, self.copies).await?;
             let refusing_until = Instant::now() + wait;
-            return Ok(GateAnswer { verdict, at, copied: Some(enough), refusing_until });
+            let (copied, may_be_admitted) = (Some(enough), false);
+            return Ok(GateAnswer { verdict, at, copied, refusing_until, may_be_admitted });
         }
         let (verdict, wait) = gate.claim_to_answer(claim, epoch, at, queue_options).await?;
-        Ok(GateAnswer { verdict, at, copied: None, refusing_until: Instant::now() + wait })
+        let (refusing_until, may_be_admitted) = (Instant::now() + wait, false);
+        Ok(GateAnswer { verdict, at, copied: None, refusing_until, may_be_admitted })
     }
 
     /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use coupon::{Epoch, RejectReason, TemplateId};
 use mysql_store::{
     MySqlConnection, StoreError, landing,
@@ -68,7 +68,7 @@ impl QueuedBatch {
         }
     }
 
-    /// Adds claims to land, in order: as many transactions as their coupons need.
+    /// Adds claims to land, in order, before those of earlier calls: as many transactions as their coupons need.
     pub(super) fn add(&mut self, jobs: Vec<QueuedJob>) {
         self.groups.extend(group::split(jobs).into_iter().rev());
     }
@@ -123,13 +123,6 @@ impl QueuedBatch {
         std::mem::take(&mut self.wrong)
     }
 
-    /// Moves the ends of holds, because the remaining claims are tried later by this much than they were expected to
-    /// land.
-    pub(super) fn lands_later(&mut self, by: TimeDelta) {
-        let jobs = self.groups.iter_mut().flat_map(|group| &mut group.jobs);
-        jobs.for_each(|job| job.landing.landed.lands_later(by));
-    }
-
     /// Takes the templates whose newer version was read.
     pub(super) fn take_renewed(&mut self) -> BTreeSet<TemplateId> {
         std::mem::take(&mut self.renewed)
@@ -146,7 +139,7 @@ impl QueuedBatch {
             tokio::time::sleep(ALONE_PAUSE).await;
         }
         self.points.reach("queued.before_begin").await?;
-        let landings = group.landings();
+        let landings = group.land_now();
         let points = &self.points;
         let landing =
             queued_landing::land_by_way_of(connection, &landings, |point| points.reach(point));
@@ -209,6 +202,7 @@ impl QueuedBatch {
         group: &mut Group,
         connection: &mut MySqlConnection,
     ) -> Result<(), RunError> {
+        self.points.reach("queued.locked").await?;
         let templates = group.jobs.iter().map(QueuedJob::template).collect();
         let locked = timeout(SILENCE_MAX, landing::locked(connection, &templates)).await??;
         if locked.is_empty() {

@@ -1,11 +1,13 @@
 //! The claims of one transaction.
 
+use std::time::{Duration, Instant};
+
 use coupon::{Numbers, TemplateId};
 use mysql_store::queued_landing::QueuedLanding;
 
 use crate::{
     ids::{IdError, Ids},
-    lander::BATCH_COUPONS_MAX,
+    lander::{self, BATCH_COUPONS_MAX},
 };
 
 /// A claim to land.
@@ -15,6 +17,8 @@ pub(super) struct QueuedJob {
     pub(super) landing: QueuedLanding,
     /// Whether it was tried alone as often as allowed.
     pub(super) given_up: bool,
+    /// The landing that its hold is counted from.
+    held_as_of: Instant,
 }
 
 /// Claims that are tried together.
@@ -46,7 +50,7 @@ pub(super) fn split(jobs: Vec<QueuedJob>) -> Vec<Group> {
 
 impl QueuedJob {
     pub(super) fn new(index: usize, landing: QueuedLanding) -> Self {
-        Self { index, landing, given_up: false }
+        Self { index, landing, given_up: false, held_as_of: Instant::now() }
     }
 
     pub(super) fn template(&self) -> TemplateId {
@@ -76,6 +80,17 @@ impl QueuedJob {
 impl Group {
     pub(super) fn new(jobs: Vec<QueuedJob>) -> Self {
         Self { jobs, ..Self::default() }
+    }
+
+    /// Returns the landings of an attempt that begins now. Holds are counted from it, so that waiting for a lock or for
+    /// MySQL takes nothing of them.
+    pub(super) fn land_now(&mut self) -> Vec<QueuedLanding> {
+        for job in &mut self.jobs {
+            let waited = lander::delta(job.held_as_of.elapsed());
+            job.landing.landed.lands_later(waited);
+            job.held_as_of += waited.to_std().unwrap_or(Duration::ZERO);
+        }
+        self.landings()
     }
 
     pub(super) fn landings(&self) -> Vec<QueuedLanding> {

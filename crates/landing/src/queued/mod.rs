@@ -61,8 +61,8 @@ pub struct QueuedLander {
 
 impl QueuedLander {
     /// Connects, however long MySQL is away. The fail points are `queued.before_begin`, those of
-    /// `queued_landing::land_by_way_of`, `queued.after_commit`, `queued.before_reread` and `queued.before_end` (before
-    /// rejections or a fence).
+    /// `queued_landing::land_by_way_of`, `queued.after_commit`, `queued.locked` (after a wait for a lock),
+    /// `queued.before_reread` and `queued.before_end` (before rejections or a fence).
     pub async fn connect(
         database_url: &str,
         ids: &Arc<Ids>,
@@ -90,7 +90,6 @@ impl QueuedLander {
                 Err(error) => self.connection = self.link.connect_after(&error).await,
             }
         };
-        let mut tried = Instant::now();
         loop {
             let ran = batch.run(&mut self.connection, &self.ids, &self.now).await;
             for (index, end) in batch.take_done() {
@@ -104,11 +103,7 @@ impl QueuedLander {
             }
             match ran {
                 Ok(()) => break,
-                Err(error) => {
-                    self.connection = self.link.connect_after(&error).await;
-                    batch.lands_later(lander::delta(tried.elapsed()));
-                    tried = Instant::now();
-                }
+                Err(error) => self.connection = self.link.connect_after(&error).await,
             }
         }
         self.link.worked();
@@ -163,6 +158,11 @@ impl QueuedLander {
                 batch.end_later(job, Ending::Reject(RejectReason::Failed));
             }
         }
+        // A claim that was published again, as each repetition of its key does, has mostly landed by now. It would roll
+        // back the others of its transaction.
+        let (repeated, jobs) =
+            jobs.into_iter().partition(|job: &QueuedJob| job.landing.queued.left_after.is_none());
+        batch.add(repeated);
         batch.add(jobs);
         Ok(batch)
     }

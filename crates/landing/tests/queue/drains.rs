@@ -14,11 +14,11 @@ use landing::{
 use mysql_store::stock;
 use redis_gate::Phase;
 use runtime::FailPoints;
-use testkit::until_true;
+use testkit::{Proxy, server_of, until_true};
 use tokio::time::timeout;
 
 use super::{A_LOOK, Chain, STOCK, Silent, accepted, epoch_of};
-use crate::harness::{Rows, TEMPLATE, USER, World, again, claim, now};
+use crate::harness::{Process, Rows, Setup, TEMPLATE, USER, World, again, claim, now};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebuild_waits_for_what_was_queued_which_lands_under_its_own_epoch() {
@@ -147,4 +147,35 @@ async fn a_drain_outlives_the_loss_of_its_gate() {
     assert_eq!(chain.facts().await.queued_epoch, epoch);
     chain.world.assert_gate_equals_mysql().await;
     assert_eq!(chain.world.rows().await.landed, 1);
+}
+
+/// The first call for a claim had no answer, so the claim is repeated, to a gate that was loaded from MySQL behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_landed_behind_a_lost_answer_is_not_admitted_again_by_the_next_gate() {
+    let chain = Chain::queued("lost answer", AcceptAfter::Gate).await;
+    let proxy = Proxy::before(&chain.world.gate_url).await;
+    let gate = chain.world.gate_at(&proxy.instead_of(&chain.world.gate_url)).await;
+    let change = |setup: &mut Setup| (setup.keeps, setup.gate) = (false, gate);
+    let process = Process::start_with(&chain.world, change).await;
+    // Redis has the script from then on.
+    accepted(&process.claim(&claim(UserId(1), "a", 1)).await);
+    let mut held = proxy.hold_answer(b"lost-answer");
+    let first = claim(USER, "lost-answer", 1);
+    let answer = process.begin(&first);
+    held.reached().await;
+    // No call gets through until the next gate is open.
+    proxy.lead_to("127.0.0.1:1".parse().unwrap());
+    held.cut();
+    assert_eq!(chain.in_outbox().await, 2);
+    let (epoch, rebuilding) = chain.begin_rebuild().await;
+    chain.relay().await;
+    chain.land().await;
+    assert_eq!(rebuilding.await.unwrap().unwrap(), Rebuilt::Open(epoch));
+    proxy.lead_to(server_of(&chain.world.gate_url));
+    let answer = answer.await.unwrap();
+    assert!(matches!(answer, Answer::Landed { claim, .. } if claim.id == first.id));
+    assert_eq!((chain.in_outbox().await, chain.world.meta().await.stock), (0, STOCK - 2));
+    chain.world.assert_gate_equals_mysql().await;
+    // The user's second coupon is free.
+    accepted(&process.claim(&claim(USER, "b", 1)).await);
 }

@@ -202,6 +202,25 @@ async fn who_asks_without_a_receipt_fences_nothing_that_the_gate_has_queued_for_
     assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
 }
 
+/// The search reads every admission under way, so it is limited as fences are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lookup_that_may_not_fence_does_not_search_the_gate() {
+    let chain = Chain::queued("no search", AcceptAfter::Gate).await;
+    let process = chain.process("a").await;
+    let first = claim(USER, "a", 1);
+    accepted(&process.claim(&first).await);
+    // Whoever searches the queue meets a key that has none.
+    chain.world.replace_queued().await;
+    let asked =
+        ClaimQuery { id: claim(USER, "b", 1).id, template: Some(TEMPLATE), user: Some(USER) };
+    let look = async |may_fence| {
+        fate(&chain.world.pool, &chain.world.gate, asked, now(), move || may_fence).await
+    };
+    assert!(matches!(look(false).await.unwrap(), Fate::Processing { .. }));
+    look(true).await.unwrap_err();
+    assert_eq!(chain.world.rows().await, Rows::default());
+}
+
 /// By then who looks for it may have fenced it, and a 202 would be broken.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_has_waited_too_long_is_not_queued_any_more() {

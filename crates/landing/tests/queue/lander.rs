@@ -1,6 +1,6 @@
 //! Queued claims on a real database: each ends as the table says, with and without a gate.
 
-use std::sync::Arc;
+use std::{slice, sync::Arc};
 
 use coupon::{
     AcceptAfter, AcceptedClaims, Admission, Claim, Epoch, Numbers, QueuedClaim, RejectReason,
@@ -33,7 +33,7 @@ const UNKNOWN: TemplateId = TemplateId(13);
 pub(super) struct Bench {
     pub(super) world: World,
     ids: Arc<Ids>,
-    points: FailPoints,
+    pub(super) points: FailPoints,
     reports: GateReports,
     _reporting: AbortOnDropHandle<()>,
 }
@@ -212,6 +212,24 @@ async fn a_batch_that_is_landed_again_changes_nothing() {
         assert_eq!(second, again);
     }
     assert_eq!((bench.counts().await, bench.world.left().await), (before, 0));
+}
+
+/// Each repetition of a key publishes the claim again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_was_published_again_rolls_no_other_back() {
+    let bench = Bench::new("queued again", 10).await;
+    let first = fresh(1);
+    assert_eq!(bench.land(slice::from_ref(&first)).await, [QueuedEnd::Landed]);
+    let again = QueuedClaim { left_after: None, ..first };
+    let mut reread = bench.points.hold("queued.before_reread");
+    let batch = [fresh(2), again, fresh(3)];
+    let (ends, ()) = tokio::join!(bench.land(&batch), async {
+        reread.reached(1).await;
+        assert_eq!(bench.counts().await, (3, 0, 0, 3), "those that are new have landed");
+        reread.let_go();
+    });
+    assert_eq!(ends, [QueuedEnd::Landed, QueuedEnd::LandedBefore, QueuedEnd::Landed]);
+    assert_eq!(bench.counts().await, (3, 0, 0, 3));
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
-//! Transactions that are too large for a slow MySQL.
+//! Transactions that are too large for a slow MySQL, or wait for a lock.
 
 use std::time::Duration;
 
 use coupon::RejectReason;
 use landing::queued::QueuedEnd;
+use sqlx::Connection as _;
 use tokio::time::timeout;
 
 use super::lander::{Bench, fresh};
+use crate::harness::execute;
 
 /// Two silences of a lander, and the landings behind them.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,4 +51,26 @@ async fn rejections_that_are_too_slow_together_are_written_in_parts() {
         "{ends:?}"
     );
     assert_eq!(bench.counts().await, (1, 0, 4, 1));
+}
+
+/// A lander's attempt gives a locked row up after a second, and another follows.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_for_a_locked_row_takes_nothing_of_a_hold() {
+    let bench = Bench::new("queued hold behind a lock", 10).await;
+    bench.world.execute("update coupon_template set hold_ms = 60000").await;
+    let mut holder = bench.world.connection().await;
+    let mut holding = holder.begin().await.unwrap();
+    execute(&mut holding, "update template_stock set stock = stock").await;
+    let mut waited = bench.points.hold("queued.locked");
+    let batch = [fresh(1)];
+    let (ends, ()) = tokio::join!(bench.land(&batch), async {
+        waited.reached(1).await;
+        holding.rollback().await.unwrap();
+        waited.let_go();
+    });
+    assert_eq!(ends, [QueuedEnd::Landed]);
+    // The clock of these tests stands still, so a hold is longer by as much as its landing was late.
+    let longer = "select timestampdiff(microsecond, claimed_at, valid_until) div 1000 - 60000 \
+                  from user_coupon where status = 4";
+    assert!(bench.world.number(longer).await > 0);
 }

@@ -4,7 +4,8 @@
 //! {"partition":3,"committed":1200,"end":1350,"landed_per_s":812.5,"at_ms":1700000000123}
 //! ```
 
-use serde::{Deserialize, Serialize};
+use chrono::DateTime;
+use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::json;
 
 use crate::{DecodeError, decode};
@@ -46,9 +47,18 @@ impl PartitionProgress {
     ///
     /// # Errors
     ///
-    /// Returns an error if the payload is too long or is not JSON of this shape.
+    /// Returns an error if the payload is too long or is not JSON of this shape, or if an offset or the time is one that
+    /// cannot be.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
-        decode(payload)
+        let read: Self = decode(payload)?;
+        let is_possible = read.committed >= 0
+            && read.end >= 0
+            && DateTime::from_timestamp_millis(read.at_ms).is_some();
+        if is_possible {
+            return Ok(read);
+        }
+        let why = "an offset or a time that cannot be";
+        Err(DecodeError::Malformed(serde_json::Error::custom(why)))
     }
 }
 
@@ -73,5 +83,19 @@ mod tests {
             PartitionProgress::decode(&unknown.encode()).unwrap().landed_per_s.abs() < f64::EPSILON
         );
         assert_eq!(documented.key(), "3");
+    }
+
+    #[test]
+    fn offsets_and_times_that_cannot_be_are_refused() {
+        for (is, becomes) in [
+            ("1200", "-9223372036854775808"),
+            ("1350", "-1"),
+            ("1700000000123", "9223372036854775807"),
+            ("1700000000123", "-9223372036854775808"),
+        ] {
+            let text = TEXT.replace(is, becomes);
+            let read = PartitionProgress::decode(text.as_bytes());
+            assert!(matches!(read, Err(DecodeError::Malformed(_))), "{text}: {read:?}");
+        }
     }
 }
