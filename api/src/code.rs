@@ -230,8 +230,8 @@ codes! {
         "the key of this request expires at `latest` and cannot create one that lives longer: send an \
          `expires_at` no later than that",
     QuotaExceeded "QUOTA_EXCEEDED" 409 "The merchant has as many as it may"
-        "the merchant has reached the `limit` of `quota`: `open_templates` (end one), `keys` (revoke \
-         one), `open_jobs` (wait for one of `jobs`, or cancel it); or ask the platform for more",
+        "the merchant has reached the `limit` of `quota`: `open_templates` (delete a draft, or end one \
+         whose window is not over), `keys` (revoke one), `open_jobs` (wait for one of `jobs`, or cancel it); or ask the platform for more",
     HourlyQuotaExceeded "HOURLY_QUOTA_EXCEEDED" 429 "Too many in this hour"
         "the merchant's operators have reached the `limit` of `quota` for this hour: wait `Retry-After` \
          seconds, or ask the platform for more",

@@ -27,6 +27,7 @@ use tracing::info;
 use crate::{
     auth::{
         Auth,
+        fence_limit::FenceLimit,
         key_cache::KeyCache,
         rate_limit::RateLimit,
         tokens::{Rules, Tokens},
@@ -52,11 +53,6 @@ use crate::{
 
 /// How long a server may be unreachable at start before the process gives up.
 const CONNECT_FOR: Duration = Duration::from_secs(15);
-
-/// Limits of fences that one user may place through the poll URL. Each is a permanent row. More than a client needs to
-/// ask for claims that were never answered.
-const FENCES_PER_SECOND: u32 = 2;
-const FENCES_PER_MINUTE: u32 = 10;
 
 /// Exports at a time, and of one merchant: each keeps about a connection busy.
 const EXPORTS_AT_ONCE: usize = 8;
@@ -106,7 +102,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         stories: Stories::new(&config.kafka_brokers, &config.topic_prefix),
         claim_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),
         read_limit: RateLimit::new(config.reads_per_user_second, config.reads_per_user_minute),
-        fence_limit: RateLimit::new(FENCES_PER_SECOND, FENCES_PER_MINUTE),
+        fence_limit: FenceLimit::new(),
         quotas: config.quotas.clone(),
         exports: Places::new(EXPORTS_AT_ONCE, EXPORTS_OF_MERCHANT),
         batches,

@@ -13,7 +13,7 @@ use redis_view::ViewReader;
 use runtime::{Clock, FailPoints};
 
 use crate::{
-    auth::{Auth, rate_limit::RateLimit},
+    auth::{Auth, fence_limit::FenceLimit, rate_limit::RateLimit},
     code::Code,
     config::Quotas,
     fleet::Fleet,
@@ -54,8 +54,8 @@ pub(crate) struct Parts {
     pub(crate) claim_limit: RateLimit,
     /// Limits how often a user may read coupons and claims.
     pub(crate) read_limit: RateLimit,
-    /// Limits the fences that a user may place by asking for unknown claims.
-    pub(crate) fence_limit: RateLimit,
+    /// Limits the fences that are placed for who asks for unknown claims.
+    pub(crate) fence_limit: FenceLimit,
     pub(crate) quotas: Quotas,
     pub(crate) exports: Places<MerchantId>,
     /// Hands calls of shops to the tasks that serve several at once.

@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Usage,
     /// Nothing answered, or is able to now. Nothing was changed.
     Unavailable,
-    /// It was sent, and its outcome is unknown.
+    /// It was sent, and its outcome is unknown: no answer came, or what it has begun was not seen to its end.
     Unknown,
 }
 

@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::failure::{Failure, Kind};
+use crate::{
+    failure::{Failure, Kind},
+    text,
+};
 
 /// The format of answers.
 pub(crate) struct Output {
@@ -31,6 +34,15 @@ impl Output {
 
     pub(crate) fn line(&self, line: &str) -> Result<(), Failure> {
         put(format!("{line}\n").as_bytes())
+    }
+
+    /// Prints what a person should know before a command's answer, on standard error. A script that asks for JSON gets
+    /// nothing there but a failure, which says it again.
+    pub(crate) fn note(&self, note: &str) {
+        if !self.json {
+            // If this cannot be printed, the command goes on all the same.
+            let _unread = writeln!(io::stderr(), "{}", text::clean(note));
+        }
     }
 
     /// Prints a failure in the same format.

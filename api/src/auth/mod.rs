@@ -5,6 +5,7 @@
 //! checkout, which needs `redeem` alone, take a [`Redeemer`].
 
 pub(crate) mod api_key;
+pub(crate) mod fence_limit;
 pub(crate) mod jwks;
 pub(crate) mod key_cache;
 pub(crate) mod rate_limit;

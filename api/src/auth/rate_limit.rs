@@ -1,4 +1,5 @@
-//! Rate limits of a user's claims and reads: one rate for bursts and one for the long run, counted in memory.
+//! Rate limits of a user's claims and reads, and of the fences that a user or a merchant has placed: one rate for bursts
+//! and one for the long run, counted in memory.
 //!
 //! Each rate is a leaky bucket in the form of its theoretical arrival time (GCRA): one number for each user and rate
 //! says when the bucket is empty again. So counting is a comparison and an addition, and a user who was idle for a
@@ -7,6 +8,7 @@
 
 use std::{
     collections::HashMap,
+    hash::Hash,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -15,7 +17,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue},
     response::{IntoResponse, Response},
 };
-use coupon::UserId;
+use coupon::{MerchantId, UserId};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep},
@@ -50,6 +52,23 @@ const PAUSING_MAX: usize = 2_048;
 /// Maximum seconds that are added to a wait, so that users who were refused together do not come back together.
 const JITTER_SECONDS: u32 = 2;
 
+/// Whose requests are counted: a user or a merchant.
+pub(crate) trait Owner: Copy + Eq + Hash {
+    fn number(self) -> i64;
+}
+
+impl Owner for UserId {
+    fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl Owner for MerchantId {
+    fn number(self) -> i64 {
+        self.0
+    }
+}
+
 /// A quota of requests within a window.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
@@ -59,18 +78,17 @@ struct Rate {
 }
 
 /// The rate limits of a process.
-pub(crate) struct RateLimit {
+pub(crate) struct RateLimit<O = UserId> {
     rates: [Rate; 2],
     policy: HeaderValue,
-    stripes: Vec<Mutex<Stripe>>,
+    stripes: Vec<Mutex<Stripe<O>>>,
     pauses: Semaphore,
     started: Instant,
 }
 
-/// For each user the times at which the buckets are empty again, in microseconds since the start.
-#[derive(Default)]
-struct Stripe {
-    users: HashMap<UserId, [u64; 2]>,
+/// For each user or merchant the times at which the buckets are empty again, in microseconds since the start.
+struct Stripe<O> {
+    owners: HashMap<O, [u64; 2]>,
     forgot_at: Duration,
 }
 
@@ -90,8 +108,8 @@ pub(crate) struct TooMany {
     wait: Duration,
 }
 
-impl RateLimit {
-    /// Limits the requests of one user per second and per minute. 0: no limit.
+impl<O: Owner> RateLimit<O> {
+    /// Limits the requests of one owner per second and per minute. 0: no limit.
     pub(crate) fn new(per_second: u32, per_minute: u32) -> Self {
         let rate =
             |name, quota, seconds| Rate { name, quota, window: Duration::from_secs(seconds) };
@@ -105,19 +123,19 @@ impl RateLimit {
             rates,
             policy: HeaderValue::from_str(&policy.join(", "))
                 .unwrap_or(HeaderValue::from_static("")),
-            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            stripes: (0..STRIPES).map(|_| Mutex::new(Stripe::new())).collect(),
             pauses: Semaphore::new(PAUSING_MAX),
             started: Instant::now(),
         }
     }
 
-    /// Runs `work` for a request of `user`, or refuses it after a pause. Either answer says what the user has left.
+    /// Runs `work` for a request of `owner`, or refuses it after a pause. Either answer says what the owner has left.
     pub(crate) async fn limited<T: IntoResponse>(
         &self,
-        user: UserId,
+        owner: O,
         work: impl Future<Output = T>,
     ) -> Response {
-        let (left, mut answer) = match self.count(user) {
+        let (left, mut answer) = match self.count(owner) {
             Ok(left) => (left, work.await.into_response()),
             Err(too_many) => {
                 if let Ok(_place) = self.pauses.try_acquire() {
@@ -132,23 +150,23 @@ impl RateLimit {
         answer
     }
 
-    /// Counts a request of `user`. Returns `None` if nothing is limited.
-    pub(crate) fn count(&self, user: UserId) -> Result<Option<RemainingQuota>, TooMany> {
+    /// Counts a request of `owner`. Returns `None` if nothing is limited.
+    pub(crate) fn count(&self, owner: O) -> Result<Option<RemainingQuota>, TooMany> {
         if self.rates.iter().all(|rate| rate.quota == 0) {
             return Ok(None);
         }
-        self.count_at(user, self.started.elapsed()).map(Some)
+        self.count_at(owner, self.started.elapsed()).map(Some)
     }
 
-    fn count_at(&self, user: UserId, at: Duration) -> Result<RemainingQuota, TooMany> {
-        let stripe = usize::try_from(user.0.unsigned_abs()).unwrap_or(0) % STRIPES;
+    fn count_at(&self, owner: O, at: Duration) -> Result<RemainingQuota, TooMany> {
+        let stripe = usize::try_from(owner.number().unsigned_abs()).unwrap_or(0) % STRIPES;
         let mut stripe = self.stripes[stripe].lock().unwrap_or_else(PoisonError::into_inner);
-        let known = stripe.users.get(&user).copied().unwrap_or_default();
+        let known = stripe.owners.get(&owner).copied().unwrap_or_default();
         let counted = self.counted(known, at);
         if let Ok((next, _)) = counted
-            && (stripe.users.contains_key(&user) || stripe.make_room(at))
+            && (stripe.owners.contains_key(&owner) || stripe.make_room(at))
         {
-            stripe.users.insert(user, next);
+            stripe.owners.insert(owner, next);
         }
         counted.map(|(_, left)| left)
     }
@@ -206,10 +224,14 @@ impl RateLimit {
     }
 }
 
-impl Stripe {
-    /// Makes room for another user by forgetting users whose buckets are empty. Returns whether there is any.
+impl<O: Owner> Stripe<O> {
+    fn new() -> Self {
+        Self { owners: HashMap::new(), forgot_at: Duration::ZERO }
+    }
+
+    /// Makes room for another owner by forgetting those whose buckets are empty. Returns whether there is any.
     fn make_room(&mut self, at: Duration) -> bool {
-        if self.users.len() < USERS_MAX {
+        if self.owners.len() < USERS_MAX {
             return true;
         }
         if at < self.forgot_at + FORGET_EVERY {
@@ -217,8 +239,8 @@ impl Stripe {
         }
         self.forgot_at = at;
         let now = micros(at);
-        self.users.retain(|_, empty_at| empty_at.iter().any(|empty_at| *empty_at > now));
-        self.users.len() < USERS_MAX
+        self.owners.retain(|_, empty_at| empty_at.iter().any(|empty_at| *empty_at > now));
+        self.owners.len() < USERS_MAX
     }
 }
 
@@ -305,7 +327,7 @@ mod tests {
             assert!(limit.count_at(user(number), at(0)).is_ok());
         }
         assert_eq!(let_in(&limit, user(USERS_MAX), 1, 50), 50, "too many to be counted");
-        let users = |limit: &RateLimit| limit.stripes[0].lock().unwrap().users.len();
+        let users = |limit: &RateLimit| limit.stripes[0].lock().unwrap().owners.len();
         assert_eq!(users(&limit), USERS_MAX);
         assert_eq!(let_in(&limit, user(USERS_MAX), 2_000, 50), 10, "the others are forgotten");
         assert_eq!(users(&limit), 1);

@@ -44,10 +44,10 @@ impl Worker {
         if gate.outbox_len(job.template_id).await? > 0 {
             return Ok(false);
         }
-        let end = queue.end(job.template_id).await?;
+        let mut end = queue.end(job.template_id).await?;
         let give_up = Instant::now() + DRAIN_MAX;
         loop {
-            if queue.committed(job.template_id).await? >= end {
+            if queue.reach(job.template_id).await?.has_passed(&mut end) {
                 return Ok(true);
             }
             if Instant::now() >= give_up {

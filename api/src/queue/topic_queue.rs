@@ -4,7 +4,7 @@ use std::{error::Error, sync::OnceLock, time::Duration};
 
 use coupon::{QueuedClaim, TemplateId};
 use futures::future::{BoxFuture, FutureExt};
-use landing::queue::{ClaimQueue, QueueError, QueuePosition};
+use landing::queue::{ClaimQueue, QueueError, QueuePosition, QueueReach};
 use runtime::Backoff;
 use tokio::time::timeout;
 use topic::{
@@ -118,10 +118,12 @@ impl ClaimQueue for TopicQueue {
         .boxed()
     }
 
-    fn committed(&self, template: TemplateId) -> BoxFuture<'_, Result<i64, QueueError>> {
+    fn reach(&self, template: TemplateId) -> BoxFuture<'_, Result<QueueReach, QueueError>> {
         async move {
             let partition = self.partition_of(template).await.map_err(failed)?;
-            self.offsets.committed(partition).await.map_err(failed)
+            let topic::QueueReach { committed, end } =
+                self.offsets.reach(partition).await.map_err(failed)?;
+            Ok(QueueReach { committed, end })
         }
         .boxed()
     }

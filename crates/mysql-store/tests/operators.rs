@@ -59,9 +59,41 @@ async fn a_key_comes_back_as_it_was_made_and_belongs_to_a_merchant() {
     let nobodys = ApiKey { merchant_id: MerchantId(8), ..key() };
     assert_eq!(create(connection, &nobodys).await, Created::NoMerchant);
     assert_eq!(api_key::get(connection, nobodys.id).await.unwrap(), None);
-    assert_eq!(api_key::list(connection, SHOP, 10).await.unwrap(), [second.clone(), first]);
-    assert_eq!(api_key::list(connection, SHOP, 1).await.unwrap(), [second]);
-    assert_eq!(api_key::list(connection, PLATFORM, 10).await.unwrap(), []);
+    assert_eq!(listed(connection, SHOP, 10).await, [second.clone(), first]);
+    assert_eq!(listed(connection, SHOP, 1).await, [second]);
+    assert_eq!(listed(connection, PLATFORM, 10).await, []);
+}
+
+async fn listed(connection: &mut MySqlConnection, of: MerchantId, limit: u32) -> Vec<ApiKey> {
+    api_key::list(connection, of, now(), limit).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_list_of_keys_leaves_out_ended_ones_before_any_that_is_accepted() {
+    let mut store = with_shop("keys listed").await;
+    let connection = &mut store.connection;
+    let soon = now() + TimeDelta::milliseconds(1);
+    let accepted = [
+        ApiKey { expires_at: None, ..key() },
+        ApiKey { revoked_at: Some(soon), ..key() },
+        ApiKey { expires_at: Some(soon), ..key() },
+    ];
+    for key in &accepted {
+        create(connection, key).await;
+    }
+    let ended = [
+        ApiKey { revoked_at: Some(now()), ..key() },
+        ApiKey { expires_at: None, revoked_at: Some(now()), ..key() },
+        ApiKey { expires_at: Some(now()), ..key() },
+    ];
+    for key in &ended {
+        create(connection, key).await;
+    }
+    let newest_first = |keys: &[ApiKey]| keys.iter().rev().cloned().collect::<Vec<_>>();
+    let (accepted, ended) = (newest_first(&accepted), newest_first(&ended));
+    assert_eq!(listed(connection, SHOP, 3).await, accepted);
+    assert_eq!(listed(connection, SHOP, 4).await, [&accepted[..], &ended[..1]].concat());
+    assert_eq!(listed(connection, SHOP, 10).await, [accepted, ended].concat());
 }
 
 #[tokio::test]

@@ -32,13 +32,18 @@ const WAYS: [(&str, &str); 28] = [
         "It was refused, was given up, or is another merchant's. What a user has: `coupon user show USER`.",
     ),
     ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
-    ("COUPON_USED", "Its order must give it back first: the shop's checkout calls `unuse` for it."),
+    (
+        "COUPON_USED",
+        "It must be given back first, with a key of the scope `redeem`: by `coupon rollback ORDER`, or, if its user used it \
+         at a till, by `coupon unuse COUPON ORDER --user USER`.",
+    ),
     ("COUPON_CANCELLED", "`coupon grants TEMPLATE FILE` gives the user another one."),
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
     (
         "QUOTA_EXCEEDED",
-        "`coupon key list` and `coupon key revoke ID`, `coupon template list` and `coupon template end ID`, `coupon jobs \
-         cancel ID` make room; the platform's settings say how many a merchant may have.",
+        "`coupon key list` and `coupon key revoke ID` make room; of templates `coupon template list` and `coupon template \
+         delete ID` of a draft, or `coupon template end ID` of one whose window is not over; of jobs `coupon jobs cancel \
+         ID`. The platform's settings say how many a merchant may have.",
     ),
     (
         "COUPON_LOCKED",

@@ -69,7 +69,7 @@ pub(crate) struct GrantsArguments {
     /// Adds as many coupons to the total first, instead of granting from the stock.
     #[arg(long)]
     pub(crate) add_stock: bool,
-    /// Names the job: the same name again is the same job, however often. Default: a new name.
+    /// Names the job: the same name again is the same job, however often. Default: a new name, which is printed.
     #[arg(long, value_name = "NAME")]
     pub(crate) request_id: Option<String>,
     /// Returns once the job has begun, instead of waiting for its end.

@@ -17,7 +17,7 @@ use crate::{
     },
     arguments::{CouponsCommand, GrantsArguments, JobsCommand, Settings},
     commands::{AsText, paged},
-    failure::Failure,
+    failure::{Failure, Kind},
     output::Output,
     text,
 };
@@ -88,12 +88,24 @@ pub(crate) async fn grants(
     let call = Call::post(format!("/v1/templates/{template}/grants")).with_body(body);
     let api = Api::new(settings)?;
     // A unique name: the same command typed again is another job.
-    let job = api.send(&call.named(request_id.unwrap_or_else(new_name))).await?;
+    let name = request_id.unwrap_or_else(new_name);
+    let job = api.send(&call.named(name.clone())).await?;
     if no_wait {
         return output.answer(&job, text::object);
     }
-    let id = job["id"].as_str().unwrap_or_default().to_owned();
-    wait(&api, &id, output).await
+    let id = text::cell(job.get("id"));
+    // Whoever ends this command before the job has ended needs both.
+    output.note(&format!("Job {id} has begun, under `--request-id {name}`."));
+    wait(&api, &id, output).await.map_err(|failure| unseen(failure, &id, &name))
+}
+
+/// Says what to do if the end of a job that this command has begun was not seen. The job goes on, and the same command
+/// again would begin another.
+fn unseen(failure: Failure, id: &str, name: &str) -> Failure {
+    Failure { kind: Kind::Unknown, ..failure }.advise(format!(
+        "Job {id} has begun and goes on: `coupon jobs wait {id}` shows its end. Give this command again only with \
+         `--request-id {name}`, which is the same job: without it the users are granted twice."
+    ))
 }
 
 pub(crate) async fn jobs(
@@ -170,6 +182,18 @@ fn read(file: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_whose_end_was_not_seen_is_unknown_whatever_the_reason_and_named() {
+        for kind in [Kind::Unavailable, Kind::Refused, Kind::Usage, Kind::Unknown] {
+            let failure = Failure { code: Some("C".to_owned()), ..Failure::new(kind, "Why.") };
+            let seen = unseen(failure.advise("Nothing happened."), "7", "k-1");
+            assert_eq!((seen.kind, seen.code.as_deref()), (Kind::Unknown, Some("C")));
+            let advice = seen.advice.unwrap();
+            assert!(advice.contains("`coupon jobs wait 7`"), "{advice}");
+            assert!(advice.contains("`--request-id k-1`"), "{advice}");
+        }
+    }
 
     #[test]
     fn a_bar_shows_the_rows_that_are_done_and_what_the_others_wait_for() {

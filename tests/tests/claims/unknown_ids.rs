@@ -25,7 +25,7 @@ const WAVE: usize = 1_000;
 const AT_A_TIME: usize = 64;
 
 /// Starts a platform with its own database, which logs each statement.
-async fn start(
+pub(crate) async fn start(
     name: &str,
     change: impl FnOnce(PlatformOptions) -> PlatformOptions,
 ) -> (OwnDatabase, World) {

@@ -119,6 +119,56 @@ async fn changed(flavor: Flavor) {
 }
 
 #[tokio::test]
+async fn what_a_user_used_at_a_till_is_given_back_as_the_refusal_says_and_no_other_order_is_touched()
+ {
+    let world = World::start("used at a till").await;
+    let api = world.api();
+    let template = world.template(2, |new| NewTemplate { self_redeem: true, ..new }).await;
+    let (anna, at_a_till) = claimed(&world, template, 1).await;
+    let (bert, ordered) = claimed(&world, template, 2).await;
+    assert_eq!(bert.use_coupon(ordered, "A-1").await.unwrap().status, 200);
+    // Anna calls her order like Bert's.
+    assert_eq!(anna.redeem_myself(at_a_till, "use", "A-1").await.unwrap().status, 200);
+    let order = async || get(api, "/v1/redemptions/A-1").await;
+    let before = order().await;
+    let later = world.clock.now() + TimeDelta::days(30);
+    let extension = json!({ "valid_until": later, "reason": "ticket 1" });
+    let refused = async |coupon: CouponId, verb: &str, body: &Value| -> Value {
+        let used = post(api, &format!("/v1/coupons/{coupon}/{verb}"), body).await;
+        assert_eq!(refusal(&used), (409, "COUPON_USED".to_owned()), "{verb}");
+        used.json().unwrap()
+    };
+    for (verb, body) in [("revoke", &why()), ("replace", &why()), ("extend", &extension)] {
+        let problem = refused(at_a_till, verb, body).await;
+        let way_out = format!("/v1/coupons/{at_a_till}/unuse");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(&way_out) && !detail.contains("roll its order back"), "{detail}");
+        let named = json!({ "user_id": problem["user_id"], "order_ref": problem["order_ref"] });
+        assert_eq!(named, json!({ "user_id": "1", "order_ref": "A-1" }), "{problem}");
+    }
+    let cli = Cli::of(&world);
+    let advised = cli.run(&format!("coupons revoke {at_a_till} --reason t")).await;
+    assert!(advised.err.contains("`coupon unuse COUPON ORDER --user USER`"), "{advised:?}");
+    let back = cli.json(&format!("unuse {at_a_till} A-1 --user 1")).await;
+    assert_eq!(back["status"], "unused", "{back}");
+    let revoked = post(api, &format!("/v1/coupons/{at_a_till}/revoke"), &why()).await;
+    assert_eq!(revoked.json::<Value>().unwrap()["status"], "cancelled");
+    assert_eq!(order().await, before, "the other customer's order is as it was");
+    let counts = world.count(template).await;
+    assert_eq!((counts.used, counts.cancelled), (1, 1));
+
+    // An order of the shop's checkout is rolled back.
+    let problem = refused(ordered, "revoke", &why()).await;
+    assert!(problem["detail"].as_str().unwrap().contains("roll its order back"), "{problem}");
+    assert!(problem.get("user_id").is_none(), "{problem}");
+    cli.json("rollback A-1 --reason t").await;
+    let revoked = post(api, &format!("/v1/coupons/{ordered}/revoke"), &why()).await;
+    assert_eq!(revoked.json::<Value>().unwrap()["status"], "cancelled");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn coupons_are_found_by_order_user_and_template_and_by_nobody_else() {
     let world = World::start("desk search").await;
     let api = world.api();

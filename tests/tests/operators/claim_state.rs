@@ -2,15 +2,32 @@
 
 use std::fs;
 
+use chrono::TimeDelta;
 use coupon::UserId;
 use devstack::PlatformOptions;
+use futures::{StreamExt as _, stream};
+use mysql_store::verify;
 use pipeline_tests::{World, until};
+use reqwest::Method;
 use serde_json::{Value, json};
-use shopper::{Claimed, NewTemplate};
+use shopper::{Answer, Api, Claimed, NewTemplate};
+use tokio::time::Instant;
 
-use crate::operators::cli::Cli;
+use crate::{
+    desk::{another_merchant, post},
+    operators::cli::Cli,
+};
 
 const KEY: &str = "the-key";
+
+/// Fences that a merchant's keys may place per second (`docs/decisions/0018`).
+const FENCES_PER_SECOND: i64 = 10;
+
+/// Made-up claims that are looked up.
+const MADE_UP: i64 = 300;
+
+/// Concurrent requests.
+const AT_A_TIME: usize = 32;
 
 #[tokio::test]
 async fn a_claim_on_its_way_is_shown_as_such_then_as_given_up_and_its_retry_as_landed() {
@@ -59,6 +76,60 @@ async fn a_claim_on_its_way_is_shown_as_such_then_as_given_up_and_its_retry_as_l
     assert_eq!((&state["status"], &state["claim"]), (&json!("landed"), &landed.json().unwrap()));
     fs::remove_file(hold).unwrap();
     world.platform.apis[1].start().await.unwrap();
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn made_up_claims_of_one_merchant_cost_no_more_rows_than_its_limit_whatever_call_names_them()
+{
+    let world = World::start("made-up claims").await;
+    let desk = another_merchant(world.api()).await;
+    let new = NewTemplate::simple("Theirs", 10, world.clock.now(), TimeDelta::hours(1));
+    let template = desk.publish_new(&new).await.unwrap().id;
+    let key = json!({ "name": "checkout", "scopes": ["redeem"] });
+    let key: Value = post(&desk, "/v1/api-keys", &key).await.json().unwrap();
+    let shop = world.api().with_operator_key(key["key"].as_str().unwrap());
+    // Ids of a minute ago: a claim with one could have been made, and would have landed by now.
+    let id = |number: i64| ((template.0 >> 22) - 60_000 + number) << 22;
+    let path = |kind: &str, number: i64, sub: &str| {
+        format!("/v1/{kind}/{}{sub}?template={template}", id(number))
+    };
+    let look = async |path: String| -> Answer {
+        desk.send(desk.operator(Method::GET, &path)).await.unwrap()
+    };
+    let change = async |api: &Api, path: String, body: Value| post(api, &path, &body).await;
+    let began = Instant::now();
+    let asked = stream::iter(0..MADE_UP).map(async |number| match number % 30 {
+        0 => look(path("claim-states", number, "/story")).await,
+        1..=3 => {
+            let payment = json!({ "payment_ref": format!("p{number}") });
+            change(&shop, path("claims", number, "/confirm"), payment).await
+        }
+        4..=6 => {
+            let why = json!({ "reason": "t" });
+            change(&shop, path("claims", number, "/cancel"), why).await
+        }
+        _ => look(path("claim-states", number, "")).await,
+    });
+    let answers: Vec<Answer> = asked.buffer_unordered(AT_A_TIME).collect().await;
+    let seconds = i64::try_from(began.elapsed().as_secs()).unwrap() + 1;
+
+    let count = |is: fn(&Answer) -> bool| answers.iter().filter(|answer| is(answer)).count();
+    let given_up = count(|answer| answer.status == 200 && answer.body.contains("\"given_up\""));
+    let processing = count(|answer| answer.status == 200 && answer.body.contains("\"processing\""));
+    let pending = count(|answer| answer.code().as_deref() == Some("CLAIM_PENDING"));
+    println!("{given_up} given up, {processing} processing, {pending} pending in {seconds} s");
+    assert!(given_up > 0 && processing > 0 && pending > 0);
+    let mut connection = world.mysql().await;
+    let rows = verify::number(&mut connection, "select count(*) from claim").await.unwrap();
+    let most = FENCES_PER_SECOND * (seconds + 1);
+    assert!(rows <= most, "{rows} rows for {MADE_UP} made-up claims, of {most}");
+    // What was given up stays so, and is no further row.
+    let first = "select min(id) from claim";
+    let first = verify::number(&mut connection, first).await.unwrap();
+    let again = look(format!("/v1/claim-states/{first}?template={template}")).await;
+    assert_eq!(again.json::<Value>().unwrap()["status"], "given_up", "{again:?}");
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -9,6 +9,10 @@ use shopper::{Answer, Api};
 /// Default limit of a merchant's keys (`docs/api.md`).
 const KEYS: usize = 100;
 
+/// Keys in a list (`docs/api.md`), and revoked ones of which it has no room for all beside one more.
+const LISTED: usize = 1_000;
+const REVOKED: u64 = 1_000;
+
 async fn send(api: &Api, method: Method, path: &str, body: &Value) -> Answer {
     api.send(api.operator(method, path).json(body)).await.unwrap()
 }
@@ -64,6 +68,35 @@ async fn a_merchant_has_so_many_keys_and_gets_another_when_one_is_revoked() {
     assert_conflict(&new_key(&api).await, "QUOTA_EXCEEDED");
     // Another merchant's keys are counted separately.
     assert_eq!(new_key(platform).await.status, 201);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_key_that_is_accepted_is_listed_before_the_thousand_that_were_revoked_after_it() {
+    let world = World::start("revoked keys").await;
+    let platform = world.api();
+    let old = json!({ "name": "old and accepted", "scopes": ["admin"] });
+    let old: Value = send(platform, Method::POST, "/v1/api-keys", &old).await.json().unwrap();
+    let mut connection = world.mysql().await;
+    let revoked = format!(
+        "insert into api_key (id, merchant_id, name, digest, scopes, created_at, revoked_at) \
+         with recursive n (n) as (select 1 union all select n + 1 from n where n < {REVOKED}) \
+         select id + n, merchant_id, 'revoked', digest, scopes, created_at, utc_timestamp(3) \
+         from api_key join n where id = {}",
+        old["id"].as_str().unwrap()
+    );
+    let rows = mysql_store::verify::execute(&mut connection, &revoked).await.unwrap();
+    assert_eq!(rows, REVOKED);
+    let api = platform.with_operator_key(old["key"].as_str().unwrap());
+    let list = api.send(api.operator(Method::GET, "/v1/api-keys")).await.unwrap();
+    assert_eq!(list.status, 200, "the old key still opens the api");
+    let list: Value = list.json().unwrap();
+    let keys = list["items"].as_array().unwrap();
+    assert_eq!(keys.len(), LISTED);
+    assert_eq!(keys[0]["id"], old["id"]);
+    let ids: Vec<i64> =
+        keys.iter().map(|key| key["id"].as_str().unwrap().parse().unwrap()).collect();
+    assert!(ids[1..].is_sorted_by(|one, next| one > next), "then those that were, newest first");
     world.end().await;
 }
 

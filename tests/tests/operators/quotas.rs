@@ -9,7 +9,7 @@ use devstack::PlatformOptions;
 use futures::future::join_all;
 use mysql_store::{
     audit::{self, Filter},
-    template,
+    quota, template,
 };
 use pipeline_tests::{World, until};
 use reqwest::{Method, RequestBuilder};
@@ -124,6 +124,59 @@ async fn requests_at_once_make_no_more_open_templates_than_a_merchant_may_have()
     for _ in 0..=TEMPLATES {
         assert_eq!(post(world.api(), "/v1/templates", &new).await.status, 201);
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_merchant_at_its_quota_of_templates_makes_room_by_each_way_that_the_refusal_names() {
+    let world = World::start_with("room for templates", |options| {
+        options.with_env("MERCHANT_OPEN_TEMPLATES", "2")
+    })
+    .await;
+    let (id, apis) = merchant(&world).await;
+    let api = &apis[0];
+    let new = json!(NewTemplate::simple("A sale", 10, world.clock.now(), TimeDelta::hours(1)));
+    let made = async |body: &Value| -> String {
+        let made = post(api, "/v1/templates", body).await;
+        assert_eq!(made.status, 201, "{made:?}");
+        let made: Value = made.json().unwrap();
+        format!("/v1/templates/{}", made["id"].as_str().unwrap())
+    };
+    let meant = json!({ "confirm": "A sale" });
+    let turned = async |path: &str, verb: &str| {
+        let turned = post(api, &format!("{path}/{verb}"), &meant).await;
+        assert_eq!(turned.status, 200, "{verb}: {turned:?}");
+    };
+    let full = async || {
+        let refused = post(api, "/v1/templates", &new).await;
+        assert_over(&refused, 409, "QUOTA_EXCEEDED", "open_templates", 2);
+        let mut connection = world.mysql().await;
+        let now = world.clock.now();
+        assert_eq!(quota::open_templates(&mut connection, id, now).await.unwrap(), 2);
+        refused.json::<Value>().unwrap()["detail"].as_str().unwrap().to_owned()
+    };
+    let (open, draft) = (made(&new).await, made(&new).await);
+    turned(&open, "publish").await;
+    let said = full().await;
+    let ways = ["Delete a draft", "end one whose window is not over"];
+    assert!(ways.iter().all(|way| said.contains(way)), "{said}");
+
+    // The end of one whose window is over makes no room: it did not count.
+    let mut over = new.clone();
+    over["claim_starts_at"] = json!(world.clock.now() - TimeDelta::hours(2));
+    over["claim_ends_at"] = json!(world.clock.now() - TimeDelta::minutes(1));
+    let over = made(&over).await;
+    for verb in ["publish", "end"] {
+        turned(&over, verb).await;
+    }
+    full().await;
+    let deleted = send(api, Method::DELETE, &draft, &Value::Null).await;
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    made(&new).await;
+    full().await;
+    turned(&open, "end").await;
+    made(&new).await;
+    full().await;
     world.end().await;
 }
 

@@ -2,16 +2,23 @@
 
 use coupon::{TemplateId, UserId};
 use devstack::{Flavor, PlatformOptions};
-use mysql_store::verify::{BULK_ROWS, insert_bulk_of};
-use pipeline_tests::STATE_MAX;
+use mysql_store::verify::{self, BULK_ROWS, insert_bulk_of};
+use pipeline_tests::{STATE_MAX, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
+use testkit::sql;
 
-use crate::desk::world_on;
+use crate::{claims::unknown_ids, desk::world_on};
 
 /// Bulks of coupons in a list that is longer than both systems buffer for a connection: 16 MB of NDJSON.
 const BULKS: i64 = 6;
+
+/// Exports of one merchant at a time (`docs/api.md`).
+const EXPORTS: i64 = 2;
+
+/// Most tries of one chunk.
+const TRIES: i64 = 4;
 
 /// The smallest pool that an api accepts.
 const POOL: usize = 4;
@@ -180,5 +187,55 @@ async fn not_taken(flavor: Flavor) {
             last = user;
         }
     }
+    world.end().await;
+}
+
+/// A locked table keeps each export at its first chunk until the api has noticed that the client is gone. Chunks are counted
+/// in the server's general log.
+#[tokio::test]
+async fn an_export_that_sends_nothing_ends_when_its_client_has_left_and_gives_its_place_back() {
+    let (own, world) = unknown_ids::start("left-exports", |options| options).await;
+    let api = world.api();
+    let template = world.template(1, |new| new).await;
+    let mut connection = world.mysql().await;
+    for bulk in 0..BULKS {
+        let first = 1_000_000 + bulk * BULK_ROWS;
+        insert_bulk_of(&mut connection, template, first, world.clock.now()).await.unwrap();
+    }
+    let chunks = || -> i64 {
+        let count = "select count(*) from mysql.general_log where command_type = 'Execute' \
+                     and argument like '%from user_coupon force index (uq_number)%'";
+        sql(&own.url(), count).trim().parse().unwrap()
+    };
+    let export = |list: &str| {
+        let path = format!("/v1/templates/{template}/{list}");
+        api.operator(Method::GET, &path).header("accept", "application/x-ndjson")
+    };
+    let process = &world.platform.apis[0];
+    let connections = async || {
+        let mut all = 0.0;
+        for state in ["waiting", "working", "answering"] {
+            let gauge = format!("api_connections{{state=\"{state}\"}}");
+            all += process.metric(&gauge).await.unwrap();
+        }
+        all
+    };
+    let before = chunks();
+    verify::execute(&mut connection, "lock tables user_coupon write").await.unwrap();
+    let mut left = Vec::new();
+    for _ in 0..EXPORTS {
+        left.push(export("coupons?status=used").timeout(STATE_MAX).send().await.unwrap());
+    }
+    until(connections, |all| *all >= EXPORTS as f64).await;
+    drop(left);
+    until(connections, |all| *all == 0.0).await;
+    verify::execute(&mut connection, "unlock tables").await.unwrap();
+    // Their places are free once they have ended.
+    let next = async || api.send(export("movements")).await.unwrap().status;
+    until(next, |status| *status == 200).await;
+    let read = chunks() - before;
+    assert!((EXPORTS..=EXPORTS * TRIES).contains(&read), "{read} chunks were read for nobody");
+    let whole = api.send(export("coupons?status=used")).await.unwrap();
+    assert_eq!((whole.status, whole.body.as_str()), (200, ""), "whole, and empty");
     world.end().await;
 }

@@ -102,7 +102,7 @@ async fn undecided(
         return Err(not_found());
     }
     let query = ClaimQuery { id, template, user: Some(user) };
-    let may_fence = || app.fence_limit.count(user).is_ok();
+    let may_fence = || app.fence_limit.allows_user(user);
     let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => landed(fate),

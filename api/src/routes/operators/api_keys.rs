@@ -45,7 +45,7 @@ const OVERLAP_SECONDS: u32 = 24 * 60 * 60;
 /// Longest overlap: thirty days. A key that is needed for longer is not being replaced.
 const OVERLAP_SECONDS_MAX: u32 = 30 * OVERLAP_SECONDS;
 
-/// Maximum keys in a list, newest first: those that are accepted, and the last hundreds that were.
+/// Maximum keys in a list: those that are accepted, ten times the quota's default, and the last hundreds that were.
 const LISTED_MAX: u32 = 1_000;
 
 /// `POST /v1/api-keys`
@@ -123,10 +123,10 @@ async fn create_once(
     path = "/v1/api-keys",
     operation_id = "list_api_keys",
     tag = "Keys",
-    summary = "List keys, the newest first",
+    summary = "List keys, those that are accepted first",
     security(("operator_key" = [])),
     params(("merchant_id" = Option<Id>, Query, description = "Whose; another than one's own is for the platform's key.")),
-    responses((status = 200, description = "The newest thousand.", body = KeysJson)),
+    responses((status = 200, description = "A thousand at most: those that are accepted, then those that are not any more, each the newest first.", body = KeysJson)),
     extensions(("x-problems" = json!("PLATFORM_ONLY")))
 )]
 pub(crate) async fn list(
@@ -138,7 +138,7 @@ pub(crate) async fn list(
     let merchant_id = operator.merchant(params.merchant_id)?;
     let keys = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        store::list(&mut connection, merchant_id, LISTED_MAX).await
+        store::list(&mut connection, merchant_id, app.clock.now(), LISTED_MAX).await
     });
     Ok(Json(KeysJson { items: keys.await?.iter().map(KeyJson::from).collect() }))
 }

@@ -105,7 +105,8 @@ pub(crate) async fn get(
     Ok(Json(ClaimStateBody::of(id, &found)))
 }
 
-/// Finds a claim. It gives up one of which nothing is known for longer than the resolver's grace.
+/// Finds a claim. It gives up one of which nothing is known for longer than the resolver's grace. A merchant's keys may have
+/// so many given up; beyond that such a claim is being processed. The platform's own key has no limit.
 pub(crate) async fn find(
     app: &App,
     operator: Operator,
@@ -116,7 +117,8 @@ pub(crate) async fn find(
         templates::owned(app, operator, template).await?;
     }
     let query = ClaimQuery { id, template, user: None };
-    let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), || true).await;
+    let may_fence = || app.fence_limit.allows(operator);
+    let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => {
             // Another merchant's claim is not found.

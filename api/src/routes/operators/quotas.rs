@@ -25,8 +25,8 @@ impl Quotas {
             return Ok(());
         }
         let detail = format!(
-            "A merchant has at most {most} open templates, drafts included. End those that are over, or ask \
-             the platform for more."
+            "A merchant has at most {most} open templates, drafts included; those whose window is over do not count. Delete \
+             a draft, end one whose window is not over, or ask the platform for more."
         );
         Err(exceeded("open_templates", most, detail))
     }

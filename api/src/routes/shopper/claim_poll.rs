@@ -90,7 +90,7 @@ async fn found(
         None => None,
     };
     let asked = ClaimQuery { id, template, user: Some(user) };
-    let may_fence = || app.fence_limit.count(user).is_ok();
+    let may_fence = || app.fence_limit.allows_user(user);
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(ClaimFate::Landed(claim)) if claim.user_id == user => {

@@ -148,21 +148,29 @@ pub async fn lock(
         .map_err(StoreError::query("lock the key"))
 }
 
-/// Returns a merchant's keys, the newest first, including those that are no longer accepted.
+/// Returns a merchant's keys: those that are accepted at `now`, then those that are no longer, each the newest first. The
+/// rows of ended keys are kept, so `limit` must not leave out one that still opens the api.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn list(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
+    now: DateTime<Utc>,
     limit: u32,
 ) -> Result<Vec<ApiKey>, StoreError> {
-    sqlx::query_as("select * from api_key where merchant_id = ? order by id desc limit ?")
-        .bind(merchant.0)
-        .bind(limit)
-        .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("read the keys"))
+    sqlx::query_as(
+        "select * from api_key where merchant_id = ? \
+         order by (expires_at is null or expires_at > ?) and (revoked_at is null or revoked_at > ?) desc, \
+         id desc limit ?",
+    )
+    .bind(merchant.0)
+    .bind(datetime(now))
+    .bind(datetime(now))
+    .bind(limit)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the keys"))
 }
 
 /// Ends a key at `at`, unless it ends earlier anyway. Returns whether that changed anything.

@@ -5,9 +5,10 @@ use axum::{extract::State, http::StatusCode};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{CouponId, limit, text};
 use mysql_store::{
-    MySqlConnection,
+    MySqlConnection, StoreError,
     connect::{self, Transaction},
     desk::{self, Change, Replaced},
+    redemption,
     user_coupon::UserCoupon,
 };
 use serde::{Deserialize, Serialize};
@@ -204,7 +205,7 @@ pub(crate) async fn replace(
             info!(coupon.id = %id, replacement.id = %new, "replacing a coupon");
         }
         let Replaced { change, replacement } = replaced;
-        let cancelled = changed(change)?;
+        let cancelled = changed(&mut transaction, change).await?;
         let replacement = replacement.ok_or_else(coupon_json::cancelled)?;
         let body = ReplacedBody {
             cancelled: DeskCoupon::of(&cancelled, now),
@@ -258,7 +259,7 @@ async fn change(
             audit::record(app, operator, &mut transaction, action).await?;
             info!(coupon.id = %id, "{doing} a coupon");
         }
-        let body = DeskCoupon::of(&changed(change)?, now);
+        let body = DeskCoupon::of(&changed(&mut transaction, change).await?, now);
         committed(app, operator, once, transaction, &body).await
     };
     connect::within(connect::retried(work, Problem::is_contended)).await
@@ -289,14 +290,10 @@ async fn held(
 }
 
 /// Returns the coupon as the change, or an earlier identical one, left it; or why it cannot be changed.
-fn changed(change: Change) -> Result<UserCoupon, Problem> {
+async fn changed(transaction: &mut MySqlConnection, change: Change) -> Result<UserCoupon, Problem> {
     match change {
         Change::Done(coupon) | Change::Stands(coupon) => Ok(coupon),
-        Change::Used(coupon) => {
-            let detail = "The coupon is used. Give it back first: roll its order back.";
-            let order = coupon.order_ref.unwrap_or_default();
-            Err(Problem::new(Code::CouponUsed, detail).with("order_ref", order))
-        }
+        Change::Used(coupon) => Err(used(transaction, &coupon).await?),
         Change::Expired(coupon) => Err(coupon_json::expired(&coupon)),
         Change::Cancelled(_) => Err(coupon_json::cancelled()),
         Change::Held(coupon) => {
@@ -322,6 +319,26 @@ fn changed(change: Change) -> Result<UserCoupon, Problem> {
             Err(Problem::new(Code::MoveUnderWay, detail).with("progress", progress))
         }
     }
+}
+
+/// Says how a used coupon is given back. A rollback leaves out what its user used at a till: the name of that order is the
+/// user's, and may be another customer's in the shop's checkout.
+async fn used(
+    transaction: &mut MySqlConnection,
+    coupon: &UserCoupon,
+) -> Result<Problem, StoreError> {
+    let order = coupon.order_ref.as_deref().unwrap_or_default();
+    let actor = redemption::made_by(transaction, coupon.id, order).await?;
+    let problem = |detail: &str| Problem::new(Code::CouponUsed, detail).with("order_ref", order);
+    if actor.is_none_or(|actor| actor != redemption::USER) {
+        return Ok(problem("The coupon is used. Give it back first: roll its order back."));
+    }
+    let detail = format!(
+        "Its user used the coupon at a till. Give it back first: `POST /v1/coupons/{}/unuse` with this `user_id` and \
+         `order_ref`, and a key of the scope `redeem`. A rollback of the order does not.",
+        coupon.id
+    );
+    Ok(problem(&detail).with("user_id", coupon.user_id.to_string()))
 }
 
 /// Checks the reason of a change.

@@ -208,6 +208,10 @@ async fn send_all<L: List>(
         let (next, sent) = tokio::join!(next, send);
         sent.map_err(|_| None::<StoreError>)?;
         chunk = next.map_err(Some)?;
+        // A filter that admits nothing sends nothing, so nobody hears from a send that the client has left.
+        if chunks.is_closed() {
+            return Err(None);
+        }
         if is_last {
             chunks.send(None).await.map_err(|_| None::<StoreError>)?;
             return Ok(rows);
