@@ -1,6 +1,6 @@
 //! Reads queued claims. Writes their coupons to MySQL, or a rejected row that says why there are none. Owns its group's
 //! offsets. It also reads payments, in a group of their own, and confirms the held coupons that they pay for
-//! (`payments.rs`).
+//! (`payments.rs`, `confirming.rs`).
 //!
 //! ```text
 //! topic claims ─ batch of one partition ─▶ landing::queued ─▶ MySQL: landed, rejected, fenced, or too late
@@ -17,7 +17,9 @@
 
 mod away;
 mod config;
+mod confirming;
 mod dead_letter;
+mod early;
 mod landing_rate;
 mod lanes;
 mod metrics;
@@ -45,7 +47,7 @@ use topic::{
 };
 
 use crate::{
-    away::Away, lanes::Lanes, payments::Shop, progress::Publisher, servers::ServerHealth,
+    away::Away, confirming::Shop, lanes::Lanes, progress::Publisher, servers::ServerHealth,
     work::Work,
 };
 

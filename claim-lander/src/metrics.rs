@@ -12,8 +12,8 @@ pub(crate) const BACKLOG: Metric = Metric {
     kind: Kind::Gauge,
     unit: "messages",
     labels: &[],
-    meaning: "on this lander's partitions and not done yet; NaN while no broker answers, or the \
-              partitions are lost, or left to others because MySQL does not answer: then it is unknown",
+    meaning: "on this lander's partitions and not done yet; NaN while no broker answers, no partitions \
+              are assigned yet, or they are lost, or left to others because MySQL does not answer: then it is unknown",
     worry: Some("it rises for minutes: MySQL is slow or unreachable, or the landers are too few"),
 };
 

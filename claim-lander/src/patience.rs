@@ -12,38 +12,35 @@
 //! never lands. A payment whose claim may still land becomes a dead letter only if outbox and queue take longer than
 //! [`LONGEST`].
 //!
-//! The payments of a batch share one patience, so a hundred wrong payments take no longer than one.
+//! All payments that wait share what the brokers say, so a hundred wrong payments ask them no more often than one.
+
+use std::{sync::Arc, time::Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::try_join_all;
-use topic::{QueueOffsets, TopicError};
+use topic::{QueueOffsets, QueueReach, TopicError};
 
 /// Time before the ends are read. A claim that the gate accepted usually reaches its topic within it.
 const SETTLE: TimeDelta = TimeDelta::seconds(2);
 
-/// Longest wait. Payments behind it in its partition wait too, and their holds run meanwhile.
+/// Longest wait. The payment's hold runs meanwhile.
 pub(crate) const LONGEST: TimeDelta = TimeDelta::seconds(60);
 
-/// The patience with one batch of payments.
-pub(crate) struct Patience<'a> {
-    offsets: &'a QueueOffsets,
+/// The patience with one payment.
+#[derive(Debug)]
+pub(crate) struct Patience {
     state: State,
 }
 
+#[derive(Debug)]
 enum State {
-    /// No look has missed a claim yet.
+    /// No look has missed the claim yet.
     Fresh,
-    /// Waits since the first look that missed a claim. The ends are those of the claims' topic, by partition, once they
-    /// are known.
-    Waiting {
-        since: DateTime<Utc>,
-        ends: Option<Vec<i64>>,
-    },
+    /// Waits since the first look that missed the claim. The ends are those of the claims' topic, by partition, once
+    /// they are known.
+    Waiting { since: DateTime<Utc>, looked: Instant, ends: Option<Arc<Vec<QueueReach>>> },
     /// All claims that had reached the topic have their end. Waits since the same look.
-    Passed {
-        since: DateTime<Utc>,
-    },
-    TooLong,
+    Passed { since: DateTime<Utc> },
 }
 
 /// The verdict after a look that found no claim.
@@ -54,37 +51,67 @@ pub(crate) enum Verdict {
     NotLanded,
 }
 
-impl<'a> Patience<'a> {
-    pub(crate) fn new(offsets: &'a QueueOffsets) -> Self {
-        Self { offsets, state: State::Fresh }
+/// How far the claims' topic reaches and has landed, by partition.
+#[derive(Debug, Clone)]
+pub(crate) struct TopicReach {
+    asked: Instant,
+    partitions: Arc<Vec<QueueReach>>,
+}
+
+impl TopicReach {
+    pub(crate) async fn ask(offsets: &QueueOffsets) -> Result<Self, TopicError> {
+        let asked = Instant::now();
+        let partitions = offsets.partitions().await?;
+        let all = (0..partitions).map(|partition| offsets.reach(partition));
+        Ok(Self { asked, partitions: Arc::new(try_join_all(all).await?) })
     }
 
-    /// Returns the verdict after a look that just found no claim. `admitted` is the time in the claim's id.
-    pub(crate) async fn after_look(
+    /// Returns whether the landers have passed these ends. What lies beyond a partition's end now is gone: the topic
+    /// was made anew, or a broker has lost it.
+    fn has_passed(&self, ends: &[QueueReach]) -> bool {
+        let both = self.partitions.iter().zip(ends);
+        both.into_iter().all(|(now, noted)| now.committed >= noted.end.min(now.end))
+    }
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { state: State::Fresh }
+    }
+
+    /// Returns whether a [`TopicReach`] brings the verdict nearer.
+    pub(crate) fn wants_reach(&self, now: DateTime<Utc>) -> bool {
+        matches!(&self.state, State::Waiting { since, .. } if now - *since >= SETTLE)
+    }
+
+    /// Returns the verdict after a look that just found no claim. `admitted` is the time in the claim's id; `reach` is
+    /// what the brokers said last, if they did.
+    pub(crate) fn after_look(
         &mut self,
         now: DateTime<Utc>,
         admitted: DateTime<Utc>,
+        reach: Option<&TopicReach>,
     ) -> Verdict {
         let is_young = (now - admitted).abs() < LONGEST;
         match &mut self.state {
-            State::Fresh => self.state = State::Waiting { since: now, ends: None },
+            State::Fresh => {
+                self.state = State::Waiting { since: now, looked: Instant::now(), ends: None };
+            }
             State::Passed { .. } if !is_young => return Verdict::NoSuchClaim,
             State::Waiting { since, .. } | State::Passed { since } if now - *since >= LONGEST => {
-                self.state = State::TooLong;
                 return Verdict::NotLanded;
             }
-            State::Waiting { since, ends } if now - *since >= SETTLE => {
-                match has_passed(self.offsets, ends).await {
-                    Ok(true) => self.state = State::Passed { since: *since },
-                    Ok(false) => {}
-                    Err(error) => {
-                        let error = runtime::report(&error);
-                        runtime::seldom!("how far queued claims have landed is not known", error);
-                    }
+            State::Waiting { since, looked, ends } if now - *since >= SETTLE => {
+                // Ends that were read before the first look may lack the claim.
+                let Some(reach) = reach.filter(|reach| reach.asked >= *looked) else {
+                    return Verdict::LookAgain;
+                };
+                let ends = ends.get_or_insert_with(|| Arc::clone(&reach.partitions));
+                if reach.has_passed(ends) {
+                    self.state = State::Passed { since: *since };
                 }
             }
             State::Waiting { .. } | State::Passed { .. } => {}
-            State::TooLong => return Verdict::NotLanded,
         }
         // The claim may have landed since the look, so only another one decides.
         Verdict::LookAgain
@@ -98,63 +125,68 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Returns whether the landers have passed the ends of all partitions. Asks for the ends if they are not known.
-async fn has_passed(
-    offsets: &QueueOffsets,
-    ends: &mut Option<Vec<i64>>,
-) -> Result<bool, TopicError> {
-    let partitions = offsets.partitions().await?;
-    let known = match ends.take() {
-        Some(known) => known,
-        None => try_join_all((0..partitions).map(|partition| offsets.end(partition))).await?,
-    };
-    let known = ends.insert(known);
-    let landed = try_join_all((0..partitions).map(|partition| offsets.committed(partition))).await;
-    Ok(landed?.iter().zip(known).all(|(landed, end)| landed >= end))
-}
-
 #[cfg(test)]
 mod tests {
-    use topic::TopicNames;
-
     use super::*;
 
-    /// No broker is asked before [`SETTLE`] or after [`LONGEST`].
-    #[tokio::test]
-    async fn a_wait_has_an_end_and_begins_again_when_mysql_was_away() {
-        let offsets = QueueOffsets::new("127.0.0.1:1", &TopicNames::new("none"));
-        let mut patience = Patience::new(&offsets);
+    fn reach(committed: i64, end: i64) -> TopicReach {
+        let partitions = Arc::new(vec![QueueReach { committed, end }]);
+        TopicReach { asked: Instant::now(), partitions }
+    }
+
+    #[test]
+    fn a_wait_has_an_end_and_begins_again_when_mysql_was_away() {
+        let mut patience = Patience::new();
         let first = DateTime::UNIX_EPOCH;
         let old = first - LONGEST;
         let millisecond = TimeDelta::milliseconds(1);
-        assert_eq!(patience.after_look(first, old).await, Verdict::LookAgain);
-        assert_eq!(
-            patience.after_look(first + SETTLE - millisecond, old).await,
-            Verdict::LookAgain
-        );
-        assert_eq!(patience.after_look(first + LONGEST, old).await, Verdict::NotLanded);
-        let next = patience.after_look(first + LONGEST, old).await;
-        assert_eq!(next, Verdict::NotLanded, "all of a batch");
+        let look = |patience: &mut Patience, now| patience.after_look(now, old, None);
+        assert_eq!(look(&mut patience, first), Verdict::LookAgain);
+        assert!(!patience.wants_reach(first + SETTLE - millisecond));
+        assert!(patience.wants_reach(first + SETTLE));
+        assert_eq!(look(&mut patience, first + LONGEST - millisecond), Verdict::LookAgain);
+        assert_eq!(look(&mut patience, first + LONGEST), Verdict::NotLanded);
         patience.begin_again();
-        assert_eq!(patience.after_look(first + LONGEST * 2, old).await, Verdict::LookAgain);
-        assert_eq!(patience.after_look(first + LONGEST * 3, old).await, Verdict::NotLanded);
+        assert_eq!(look(&mut patience, first + LONGEST * 2), Verdict::LookAgain);
+        assert_eq!(look(&mut patience, first + LONGEST * 3), Verdict::NotLanded);
     }
 
-    #[tokio::test]
-    async fn a_young_claim_that_the_landers_have_not_seen_is_waited_for() {
-        let offsets = QueueOffsets::new("127.0.0.1:1", &TopicNames::new("none"));
+    #[test]
+    fn a_claim_is_unknown_once_the_landers_have_passed_what_was_queued_after_the_first_look() {
+        let (first, early) = (DateTime::UNIX_EPOCH, reach(9, 9));
+        let (old, mut patience) = (first - LONGEST, Patience::new());
+        patience.after_look(first, old, None);
+        let mut look = |reach: &TopicReach| patience.after_look(first + SETTLE, old, Some(reach));
+        assert_eq!([look(&early), look(&early)], [Verdict::LookAgain; 2], "asked too early");
+        assert_eq!([look(&reach(8, 10)), look(&reach(9, 12))], [Verdict::LookAgain; 2]);
+        assert_eq!(look(&reach(10, 12)), Verdict::LookAgain, "only another look decides");
+        assert_eq!(look(&reach(10, 12)), Verdict::NoSuchClaim);
+    }
+
+    #[test]
+    fn the_ends_of_a_topic_that_was_made_anew_are_not_waited_for() {
+        let first = DateTime::UNIX_EPOCH;
+        let (old, mut patience) = (first - LONGEST, Patience::new());
+        patience.after_look(first, old, None);
+        let mut look = |reach: TopicReach| patience.after_look(first + SETTLE, old, Some(&reach));
+        assert_eq!([look(reach(8, 10)), look(reach(0, 2))], [Verdict::LookAgain; 2]);
+        assert_eq!([look(reach(2, 2)), look(reach(2, 2))].last(), Some(&Verdict::NoSuchClaim));
+    }
+
+    #[test]
+    fn a_young_claim_that_the_landers_have_not_seen_is_waited_for() {
         let since = DateTime::UNIX_EPOCH + TimeDelta::days(20_000);
-        let mut patience = Patience { offsets: &offsets, state: State::Passed { since } };
+        let mut patience = Patience { state: State::Passed { since } };
         let millisecond = TimeDelta::milliseconds(1);
         let last = since + LONGEST - millisecond;
         for old in [last - LONGEST, last + LONGEST, DateTime::UNIX_EPOCH] {
-            assert_eq!(patience.after_look(last, old).await, Verdict::NoSuchClaim, "{old}");
+            assert_eq!(patience.after_look(last, old, None), Verdict::NoSuchClaim, "{old}");
         }
         for young in [last, last - LONGEST + millisecond, last + LONGEST - millisecond] {
-            assert_eq!(patience.after_look(last, young).await, Verdict::LookAgain, "{young}");
+            assert_eq!(patience.after_look(last, young, None), Verdict::LookAgain, "{young}");
         }
         assert_eq!(
-            patience.after_look(since + LONGEST, since + millisecond).await,
+            patience.after_look(since + LONGEST, since + millisecond, None),
             Verdict::NotLanded
         );
     }

@@ -1,48 +1,39 @@
 //! Takes payments from their topic: confirms the held coupons that they pay for.
 //!
-//! The guarantee: an offset is stored only after the payment has its end, which is in MySQL or a dead letter. So each
-//! payment is taken at least once, and the payments of one partition in order. A confirmation is idempotent by its
-//! reference, so doubled, shuffled and late messages change no end.
+//! The guarantee: an offset is stored only after each payment before it has its end, which is in MySQL or a dead letter.
+//! So each payment is taken at least once, and the payments for one claim in a partition in order. A confirmation is
+//! idempotent by its reference, so doubled, shuffled and late messages change no end.
 //!
 //! Plain payments of a batch share a transaction, as those of the api do (docs/decisions/0063). Every other payment has
 //! a transaction of its own, in the order of the partition, which finds out what is wrong with it.
 //!
-//! A payment without a definite answer is tried again after a pause: MySQL is away, the hold is over by our own clock
-//! only, or the claim may still land (`patience.rs`). Only the payments behind it in its partition wait for it, except
-//! for plain ones of its batch.
+//! A payment without a definite answer is tried again after a pause. If its claim may still land (`patience.rs`), it
+//! waits beside its partition (`early.rs`), and only later payments for the same claim wait for it. If MySQL is away, or
+//! the hold is over by our own clock only, those behind it in its partition wait too, except for plain ones of its batch.
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    time::Duration,
+    collections::HashSet,
+    pin::pin,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use coupon::{ClaimId, CouponId, MerchantId};
+use coupon::ClaimId;
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use landing::ids::made_at;
 use metrics::{counter, histogram};
-use mysql_store::{
-    MySqlPool, StoreError,
-    confirmation::{self, Confirmation, Payment},
-    confirmation_batch::{self, RequestedPayment},
-    connect,
-    look_up::{self, ClaimFate},
-};
-use runtime::{Backoff, Clock, Part};
+use mysql_store::connect;
+use runtime::{Backoff, Part};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
-use topic::{
-    ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsReader, Producer,
-    QueueOffsets, TopicNames, decode_payment,
-};
-use tracing::{debug, warn};
+use topic::{ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsReader};
+use tracing::debug;
 
 use crate::{
-    Config,
     away::Away,
-    dead_letter::DeadLetter,
+    confirming::{End, NO_SUCH_CLAIM, Shop, Tried, plain, unreadable},
+    early::{AGAIN, Due, Early},
     metrics::{PAYMENT_DELAY, PAYMENTS},
-    patience::{self, Patience, Verdict},
+    patience::{self, Patience, TopicReach, Verdict},
     work::LAST_BATCH_MAX,
 };
 
@@ -53,24 +44,11 @@ pub(crate) const AT_ONCE: usize = 8;
 /// milliseconds.
 const BATCH_MAX: usize = 64;
 
-/// First and longest pause before a payment is tried again. The longest is short compared with a hold.
-const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// Interval between looks at the payments that wait. Those that are due share one statement.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Why a payment is a dead letter if its claim is unknown, or its coupons are not the claim's.
-const NO_SUCH_CLAIM: &str = "the merchant has no such claim with these coupons";
-
-/// The configuration and connections with which payments are taken.
-pub(crate) struct Shop<'a> {
-    /// Its fail points are `payments.before_commit` and `payments.after_commit`, once per transaction,
-    /// `payments.before_offset`, once per payment, and `payments.no_claim` after each look that found no claim.
-    pub(crate) config: &'a Config,
-    pub(crate) clock: &'a Clock,
-    pub(crate) names: &'a TopicNames,
-    pub(crate) pool: &'a MySqlPool,
-    pub(crate) producer: &'a Producer,
-    /// Of the claims' topic.
-    pub(crate) offsets: &'a QueueOffsets,
-}
+/// Age up to which the brokers' answer serves payments that wait. A verdict needs two of them, seconds apart.
+const REACH_EVERY: Duration = Duration::from_secs(1);
 
 /// The loop over the payments of this process.
 struct Payments<'a> {
@@ -79,12 +57,23 @@ struct Payments<'a> {
     stop: &'a CancellationToken,
     /// [`AT_ONCE`].
     turns: Semaphore,
+    early: Early,
 }
 
-/// How a payment ended: the label of the counter, and why it is a dead letter.
-struct End {
-    outcome: &'static str,
-    refused: Option<String>,
+/// What becomes of a message in the order of its partition.
+enum Next {
+    Ends(End),
+    /// It waits for its claim.
+    Waits(ClaimId, Patience),
+    /// The process is to stop.
+    Stops,
+}
+
+/// What the brokers said last, and when they were asked.
+#[derive(Default)]
+struct LastReach {
+    asked: Option<Instant>,
+    reach: Option<TopicReach>,
 }
 
 impl Shop<'_> {
@@ -95,8 +84,8 @@ impl Shop<'_> {
     pub(crate) async fn run(&self, part: &Part, stop: &CancellationToken) -> anyhow::Result<()> {
         let (brokers, options) = (&self.config.kafka_brokers, ConsumerOptions::default());
         let reader = PaymentsReader::join(brokers, self.names, options).await?;
-        let payments =
-            Payments { shop: self, reader: &reader, stop, turns: Semaphore::new(AT_ONCE) };
+        let (turns, early) = (Semaphore::new(AT_ONCE), Early::default());
+        let payments = Payments { shop: self, reader: &reader, stop, turns, early };
         let (has_left, leaving) = watch::channel(false);
         let away = Away { reader: &reader, pool: self.pool, has_left };
         let beside = async {
@@ -115,13 +104,17 @@ impl Payments<'_> {
     /// Takes payments until `stop`. Each partition has one batch in hand, so a partition that waits delays no other.
     async fn run(&self) -> anyhow::Result<()> {
         let mut in_hand = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => break,
-                Some(taken) = in_hand.next() => taken?,
-                batch = self.reader.next_batch(BATCH_MAX) => {
-                    in_hand.push(self.take(batch.context("consuming payments failed")?));
+        {
+            let mut looking = pin!(self.look_again());
+            loop {
+                tokio::select! {
+                    biased;
+                    () = self.stop.cancelled() => break,
+                    looked = &mut looking => return looked,
+                    Some(taken) = in_hand.next() => taken?,
+                    batch = self.reader.next_batch(BATCH_MAX) => {
+                        in_hand.push(self.take(batch.context("consuming payments failed")?));
+                    }
                 }
             }
         }
@@ -136,36 +129,63 @@ impl Payments<'_> {
     }
 
     async fn take(&self, batch: LaneBatch<PaymentMessage>) -> anyhow::Result<()> {
-        let confirmed = self.together(&batch.messages).await;
-        let mut patience = Patience::new(self.shop.offsets);
-        for message in batch.messages {
-            let (offset, at) = (message.offset, message.at);
-            let end = if confirmed.contains(&offset) {
-                Some(End { outcome: "confirmed", refused: None })
+        let LaneBatch { partition, messages } = batch;
+        self.early.begin(partition, &messages);
+        let confirmed = self.together(partition, &messages).await;
+        for message in messages {
+            let next = if confirmed.contains(&message.offset) {
+                Next::Ends(End { outcome: "confirmed", refused: None })
             } else {
-                self.end_of(&message, &mut patience).await
+                self.next_of(partition, &message).await
             };
-            let Some(end) = end else { return Ok(()) };
-            counter!(PAYMENTS.name, "outcome" => end.outcome).increment(1);
-            let delay = (self.shop.clock.now() - at).to_std().unwrap_or_default();
-            histogram!(PAYMENT_DELAY.name).record(delay.as_secs_f64());
-            if let Some(reason) = end.refused {
-                self.put_aside(batch.partition, message, reason).await;
+            match next {
+                Next::Ends(end) => self.end(partition, &message, end).await?,
+                Next::Waits(claim, patience) => {
+                    let room = self.stop.run_until_cancelled(self.early.room(partition));
+                    if room.await.is_none() {
+                        return Ok(());
+                    }
+                    self.early.wait(partition, message, claim, patience);
+                }
+                Next::Stops => return Ok(()),
             }
-            self.shop.config.fail_points.reach("payments.before_offset").await?;
-            self.reader.done(batch.partition, offset + 1);
+        }
+        self.reader.pass(partition);
+        Ok(())
+    }
+
+    /// Counts a payment that has its end, puts it aside if it is refused, and stores how far its partition has come.
+    async fn end(
+        &self,
+        partition: i32,
+        message: &LaneMessage<PaymentMessage>,
+        end: End,
+    ) -> anyhow::Result<()> {
+        counter!(PAYMENTS.name, "outcome" => end.outcome).increment(1);
+        let delay = (self.shop.clock.now() - message.at).to_std().unwrap_or_default();
+        histogram!(PAYMENT_DELAY.name).record(delay.as_secs_f64());
+        if let Some(reason) = end.refused {
+            self.shop.put_aside(partition, message, reason).await;
+        }
+        self.shop.config.fail_points.reach("payments.before_offset").await?;
+        if let Some(next) = self.early.end(partition, message.offset) {
+            self.reader.done(partition, next);
         }
         Ok(())
     }
 
     /// Confirms the payments of a batch that are plain cases, and returns their offsets. Nothing is known of the
     /// others.
-    async fn together(&self, messages: &[LaneMessage<PaymentMessage>]) -> HashSet<i64> {
+    async fn together(
+        &self,
+        partition: i32,
+        messages: &[LaneMessage<PaymentMessage>],
+    ) -> HashSet<i64> {
         let mut confirmed = HashSet::new();
-        for (merchant, payments) in plain(messages) {
+        for (merchant, payments) in plain(messages, &self.early.claims(partition)) {
             // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
-            match connect::within(self.confirm_all(merchant, &payments)).await {
+            match connect::within(self.shop.confirm_all(merchant, &payments)).await {
                 Ok(offsets) => confirmed.extend(offsets),
                 Err(error) => debug!(error = runtime::report(&error), "confirmed one by one"),
             }
@@ -173,196 +193,137 @@ impl Payments<'_> {
         confirmed
     }
 
-    /// Confirms the payments of a merchant that are plain cases, in one transaction.
-    async fn confirm_all(
-        &self,
-        merchant: MerchantId,
-        payments: &[(i64, &PaymentMessage)],
-    ) -> Result<Vec<i64>, StoreError> {
-        let asked: Vec<RequestedPayment<'_>> =
-            payments.iter().map(|(_, payment)| asked(payment)).collect();
-        let now = self.shop.clock.now();
-        let mut transaction = connect::begin(self.shop.pool).await?;
-        let confirmed =
-            confirmation_batch::confirm_all(&mut transaction, merchant, &asked, now).await?;
-        let confirmed = confirmed.unwrap_or_default();
-        if !confirmed.is_empty() {
-            self.reach("payments.before_commit").await?;
-            connect::commit(transaction).await?;
-            self.reach("payments.after_commit").await?;
-        }
-        Ok(confirmed.into_iter().map(|(at, _)| payments[at].0).collect())
-    }
-
-    /// Tries a payment until it has an end; `None` if the process is to stop before.
-    async fn end_of(
-        &self,
-        message: &LaneMessage<PaymentMessage>,
-        patience: &mut Patience<'_>,
-    ) -> Option<End> {
+    /// Tries a payment until it is certain what becomes of it.
+    async fn next_of(&self, partition: i32, message: &LaneMessage<PaymentMessage>) -> Next {
         let payment = match &message.body {
             Ok(payment) => payment,
-            Err(payload) => {
-                let why = decode_payment(payload).err().map(|error| runtime::report(&error));
-                let refused = Some(why.unwrap_or_default());
-                return Some(End { outcome: "unreadable", refused });
-            }
+            Err(payload) => return Next::Ends(unreadable(payload)),
         };
+        let (claim, mut patience) = (payment.claim_id, Patience::new());
         let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
         while !self.stop.is_cancelled() {
-            match self.confirm(payment).await {
-                Ok(Some(confirmation)) => match end_of(&confirmation) {
-                    Some(end) => return Some(end),
-                    None => runtime::seldom!("a payment has no definite answer", "clocks differ"),
-                },
-                Ok(None) => {
-                    if let Some(end) = self.end_without_claim(payment.claim_id, patience).await {
-                        return Some(end);
-                    }
-                }
-                Err(error) if error.is_unreadable() || error.is_of_row() => {
-                    let refused = Some(runtime::report(&error));
-                    return Some(End { outcome: "failed", refused });
-                }
-                Err(error) => {
-                    patience.begin_again();
-                    runtime::seldom!("payments are not confirmed yet", runtime::report(&error));
-                }
+            if self.early.claims(partition).contains(&claim) {
+                return Next::Waits(claim, patience);
             }
-            self.stop.run_until_cancelled(backoff.wait()).await?;
+            match self.try_once(payment).await {
+                Tried::Ended(end) => return Next::Ends(end),
+                Tried::NoClaim if self.shop.reach("payments.no_claim").await.is_ok() => {
+                    let admitted = landing::ids::made_at(claim.0);
+                    patience.after_look(self.shop.clock.now(), admitted, None);
+                    return Next::Waits(claim, patience);
+                }
+                Tried::NoClaim | Tried::Unsure { .. } => {}
+            }
+            if self.stop.run_until_cancelled(backoff.wait()).await.is_none() {
+                break;
+            }
         }
-        None
+        Next::Stops
     }
 
-    /// The end of a payment whose claim MySQL does not know, or `None` if the claim may still land.
-    async fn end_without_claim(&self, claim: ClaimId, patience: &mut Patience<'_>) -> Option<End> {
-        self.reach("payments.no_claim").await.ok()?;
-        let admitted = made_at(claim.0);
-        let reason = match patience.after_look(self.shop.clock.now(), admitted).await {
-            Verdict::LookAgain => return None,
-            Verdict::NoSuchClaim => NO_SUCH_CLAIM.to_owned(),
-            Verdict::NotLanded => {
-                let waited = patience::LONGEST.num_seconds();
-                format!("the claim had not landed {waited} s later: it may wait in the queue")
-            }
-        };
-        Some(End { outcome: "not_found", refused: Some(reason) })
-    }
-
-    /// Confirms the coupons that the payment names. Returns `None` if MySQL does not know its claim.
-    async fn confirm(&self, payment: &PaymentMessage) -> Result<Option<Confirmation>, StoreError> {
+    async fn try_once(&self, payment: &PaymentMessage) -> Tried {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        let once = || connect::within(self.confirm_once(payment));
-        connect::retried(once, StoreError::is_conflict).await
+        self.shop.try_once(payment).await
     }
 
-    async fn confirm_once(
-        &self,
-        payment: &PaymentMessage,
-    ) -> Result<Option<Confirmation>, StoreError> {
-        let mut transaction = connect::begin(self.shop.pool).await?;
-        let claim = match look_up::claim_fate(&mut transaction, payment.claim_id).await? {
-            Some(ClaimFate::Landed(claim)) => claim,
-            Some(ClaimFate::Rejected { .. }) => return Ok(Some(Confirmation::NotFound)),
-            // A fence may stand in another template than the claim's, which then still lands.
-            Some(ClaimFate::GivenUp { .. }) | None => return Ok(None),
+    /// Looks again at the payments that wait for their claims. Returns only on an error.
+    async fn look_again(&self) -> anyhow::Result<()> {
+        let (owned, mut last) = (self.reader.rebalances(), LastReach::default());
+        loop {
+            self.early.any().await;
+            tokio::time::sleep(LOOK_EVERY).await;
+            self.early.keep(&owned.borrow().of(self.reader.topic()));
+            let due = self.early.due(Instant::now());
+            if !due.is_empty() {
+                self.look(due, &mut last).await?;
+            }
+        }
+    }
+
+    /// Looks at payments that are due: those whose claims MySQL knows by now are tried, in order.
+    async fn look(&self, due: Vec<Due>, last: &mut LastReach) -> anyhow::Result<()> {
+        let claims: HashSet<ClaimId> = due.iter().map(|one| one.claim).collect();
+        let known = {
+            // The semaphore is never closed.
+            let _turn = self.turns.acquire().await;
+            self.shop.known(&Vec::from_iter(claims)).await
         };
-        let mut issued: Vec<CouponId> = claim.coupons.iter().map(|coupon| coupon.id).collect();
-        issued.sort_unstable();
-        let payment = Payment {
-            merchant: payment.merchant_id,
-            payment_ref: &payment.payment_ref,
-            claim: claim.id,
-            template: claim.template_id,
-            coupons: payment.coupons.as_deref().unwrap_or(&issued),
-            actor: confirmation::TOPIC,
-            now: self.shop.clock.now(),
+        let known = match known {
+            Ok(known) => known,
+            Err(error) => {
+                runtime::seldom!("payments are not confirmed yet", runtime::report(&error));
+                due.iter().for_each(|one| self.early.postpone(one, true));
+                return Ok(());
+            }
         };
-        let confirmation = confirmation::confirm(&mut transaction, &payment).await?;
-        if matches!(confirmation, Confirmation::Confirmed(_)) {
-            self.reach("payments.before_commit").await?;
-            connect::commit(transaction).await?;
-            self.reach("payments.after_commit").await?;
+        let (mut missing, mut stopped) = (Vec::new(), HashSet::new());
+        for one in due {
+            let Ok(payment) = &one.message.body else { continue };
+            if !known.contains(&one.claim) {
+                missing.push(one);
+            } else if stopped.contains(&(one.partition, one.claim)) {
+                // An earlier payment for the claim has no end yet.
+                self.early.postpone(&one, false);
+            } else {
+                match self.try_once(payment).await {
+                    Tried::Ended(end) => {
+                        self.end(one.partition, &one.message, end).await?;
+                        continue;
+                    }
+                    Tried::Unsure { was_away } => self.early.postpone(&one, was_away),
+                    Tried::NoClaim => missing.push(one.clone()),
+                }
+                stopped.insert((one.partition, one.claim));
+            }
         }
-        Ok(Some(confirmation))
+        self.end_without_claims(missing, last).await
     }
 
-    /// A fail point that fails as MySQL would.
-    async fn reach(&self, point: &'static str) -> Result<(), StoreError> {
-        self.shop.config.fail_points.reach(point).await.map_err(|_| StoreError::Silent)
-    }
-
-    async fn put_aside(
+    /// Ends those of the payments whose claims MySQL does not know that have waited long enough.
+    async fn end_without_claims(
         &self,
-        partition: i32,
-        message: LaneMessage<PaymentMessage>,
-        reason: String,
-    ) {
-        let LaneMessage { offset, key, body, .. } = message;
-        let payload = body.map_or_else(|payload| payload, |payment| payment.encode());
-        let (source, trace_parent) = (self.shop.names.payments(), None);
-        let letter = DeadLetter { source, partition, offset, key, payload, trace_parent, reason };
-        letter.put_aside(self.shop.producer, self.shop.names).await;
-        warn!(
-            topic.partition = partition,
-            topic.offset = offset,
-            reason = letter.reason,
-            "a payment confirms nothing: put aside"
-        );
+        missing: Vec<Due>,
+        last: &mut LastReach,
+    ) -> anyhow::Result<()> {
+        if self.early.want_reach(&missing, self.shop.clock.now()) {
+            last.renew(self.shop).await;
+        }
+        for one in missing {
+            if self.shop.reach("payments.no_claim").await.is_err() {
+                self.early.postpone(&one, false);
+                continue;
+            }
+            let now = self.shop.clock.now();
+            let reason = match self.early.after_look(&one, now, last.reach.as_ref()) {
+                Verdict::LookAgain => continue,
+                Verdict::NoSuchClaim => NO_SUCH_CLAIM.to_owned(),
+                Verdict::NotLanded => {
+                    let waited = patience::LONGEST.num_seconds();
+                    format!("the claim had not landed {waited} s later: it may wait in the queue")
+                }
+            };
+            let end = End { outcome: "not_found", refused: Some(reason) };
+            self.end(one.partition, &one.message, end).await?;
+        }
+        Ok(())
     }
 }
 
-fn asked(payment: &PaymentMessage) -> RequestedPayment<'_> {
-    let PaymentMessage { payment_ref, claim_id: claim, coupons, .. } = payment;
-    RequestedPayment {
-        payment_ref,
-        claim: *claim,
-        coupons: coupons.as_deref(),
-        actor: confirmation::TOPIC,
+impl LastReach {
+    /// Asks the brokers, unless they were asked a moment ago.
+    async fn renew(&mut self, shop: &Shop<'_>) {
+        if self.asked.is_some_and(|asked| asked.elapsed() < REACH_EVERY) {
+            return;
+        }
+        self.reach = match TopicReach::ask(shop.offsets).await {
+            Ok(reach) => Some(reach),
+            Err(error) => {
+                let error = runtime::report(&error);
+                runtime::seldom!("how far queued claims have landed is not known", error);
+                None
+            }
+        };
+        self.asked = Some(Instant::now());
     }
-}
-
-/// Returns the payments that can share transactions, with their offsets, by merchant and reference. If a claim or a
-/// reference comes a second time, the second payment gets a transaction of its own, after the first.
-fn plain(
-    messages: &[LaneMessage<PaymentMessage>],
-) -> BTreeMap<MerchantId, Vec<(i64, &PaymentMessage)>> {
-    let (mut names, mut claims) = (HashSet::new(), HashSet::new());
-    let mut plain: BTreeMap<MerchantId, Vec<_>> = BTreeMap::new();
-    for LaneMessage { offset, body, .. } in messages {
-        let Ok(payment) = body else { continue };
-        let is_new_name = names.insert((payment.merchant_id, &payment.payment_ref));
-        // Note both in any case, so that the payments of one claim stay in order.
-        if claims.insert(payment.claim_id) && is_new_name {
-            plain.entry(payment.merchant_id).or_default().push((*offset, payment));
-        }
-    }
-    for payments in plain.values_mut() {
-        payments.sort_unstable_by(|(_, a), (_, b)| a.payment_ref.cmp(&b.payment_ref));
-    }
-    plain
-}
-
-/// Returns the end of a payment, or `None` if nothing is certain yet.
-fn end_of(confirmation: &Confirmation) -> Option<End> {
-    let (outcome, refused) = match confirmation {
-        Confirmation::Confirmed(_) => ("confirmed", None),
-        Confirmation::Replayed { .. } => ("replayed", None),
-        Confirmation::ReferenceTaken => {
-            ("reference_taken", Some("the reference confirmed something else".to_owned()))
-        }
-        Confirmation::Lapsed { coupon, lapsed_at } => {
-            ("lapsed", Some(format!("the hold of coupon {coupon} lapsed at {lapsed_at}")))
-        }
-        Confirmation::Ended { valid_until } => {
-            ("ended", Some(format!("the coupons would have been valid until {valid_until}")))
-        }
-        Confirmation::NotHeld { coupon, status } => {
-            ("not_held", Some(format!("coupon {coupon} is {}, and not held", status.word())))
-        }
-        Confirmation::NotFound => ("not_found", Some(NO_SUCH_CLAIM.to_owned())),
-        Confirmation::Unsure => return None,
-    };
-    Some(End { outcome, refused })
 }

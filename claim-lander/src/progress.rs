@@ -65,12 +65,12 @@ impl Publisher<'_> {
     }
 
     /// Publishes the progress of each partition that changed, and returns how many messages wait on all of them; `None`
-    /// while the partitions are lost or left to others, since nobody may own them then.
+    /// before the first assignment, and while the partitions are lost or left to others, since nobody may own them then.
     async fn publish(&self) -> Result<Option<i64>, TopicError> {
         let assignment = self.reader.rebalances().borrow().clone();
         let owned = assignment.of(&self.names.claims());
         self.lanes.keep(&owned);
-        if assignment.is_lost() || *self.has_left.borrow() {
+        if !assignment.stands() || *self.has_left.borrow() {
             return Ok(None);
         }
         let publishing = owned.into_iter().map(|partition| self.publish_one(partition)).collect();
@@ -115,7 +115,33 @@ async fn publish_all<E>(publishing: Vec<impl Future<Output = Result<i64, E>>>) -
 mod tests {
     use std::cell::RefCell;
 
+    use devstack::TestServers;
+    use topic::{ConsumerOptions, ProducerOptions, TopicLayout, ensure_topics};
+
     use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn before_its_first_assignment_a_lander_does_not_say_that_nothing_waits() {
+        let scope = TestServers::shared().scope("lander unassigned");
+        let brokers = &scope.endpoints.kafka_brokers;
+        let names = &TopicNames::new(&scope.topic_prefix);
+        let layout = TopicLayout { partitions: 2, replication: 1 };
+        ensure_topics(brokers, names, &layout).await.unwrap();
+        let reader = &ClaimsReader::join(brokers, names, ConsumerOptions::default()).await.unwrap();
+        let producer = &Producer::connect(brokers, ProducerOptions::default()).await.unwrap();
+        let offsets = QueueOffsets::new(brokers, names);
+        let (lanes, clock) = (&Lanes::default(), &Clock::system());
+        let (_, has_left) = watch::channel(false);
+        let publisher = Publisher { reader, lanes, offsets, producer, names, clock, has_left };
+        assert_eq!(publisher.publish().await.unwrap(), None);
+        let mut owned = reader.rebalances();
+        // Partitions arrive only inside a read.
+        tokio::select! {
+            owned = owned.wait_for(|owned| owned.stands()) => drop(owned.unwrap()),
+            _ = reader.next_batch(1) => panic!("nothing was sent"),
+        }
+        assert_eq!(publisher.publish().await.unwrap(), Some(0));
+    }
 
     #[tokio::test]
     async fn a_partition_that_has_no_leader_silences_no_other() {

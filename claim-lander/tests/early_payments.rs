@@ -16,6 +16,16 @@ const LOOK: &str = "payments.no_claim";
 /// From which the milliseconds of ids count.
 const ID_EPOCH_MS: i64 = 1_288_834_974_657;
 
+/// The id of a claim that is made at this moment.
+pub(crate) fn id_of(at: DateTime<Utc>) -> ClaimId {
+    ClaimId((at.timestamp_millis() - ID_EPOCH_MS) << 22)
+}
+
+/// When a payment that began to wait has waited longest.
+pub(crate) fn later(since: DateTime<Utc>) -> DateTime<Utc> {
+    since + TimeDelta::seconds(60)
+}
+
 /// A claim that does not land, and its payment, which a lander has looked at once.
 struct Early {
     test: Harness,
@@ -40,7 +50,7 @@ impl Early {
         let (mut landing, mut look) = (points.hold("lander.after_take"), points.hold(LOOK));
         let lander = test.start_on(&clock, |config| config.fail_points = points.clone());
         let mut claim = claim(TEMPLATE, 1);
-        claim.admission.claim.id = ClaimId((first.timestamp_millis() - ID_EPOCH_MS) << 22);
+        claim.admission.claim.id = id_of(first);
         if is_queued {
             test.queue(std::slice::from_ref(&claim)).await;
             landing.reached(1).await;
@@ -98,7 +108,7 @@ async fn a_payment_waits_for_a_claim_that_has_not_reached_its_topic() {
 async fn a_payment_whose_claim_does_not_land_for_a_minute_is_put_aside() {
     let mut early = Early::new("payments too early", true).await;
     early.look_after(0).await;
-    early.clock.set(early.first + TimeDelta::seconds(60));
+    early.clock.set(later(early.first));
     let Early { test, lander, landing, look, .. } = early;
     look.let_go();
     test.paid_up().await;

@@ -1,6 +1,7 @@
 //! Tests the lander with a real Kafka and MariaDB, with and without a gate: `./dev test`, or `./dev servers up` first.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
+mod beside_payments;
 mod early_payments;
 mod harness;
 mod locked;

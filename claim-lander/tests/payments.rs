@@ -31,7 +31,11 @@ impl Harness {
     }
 
     /// Lands claims of one template.
-    async fn landed(&self, template: TemplateId, claims: impl Iterator<Item = QueuedClaim>) {
+    pub(crate) async fn landed(
+        &self,
+        template: TemplateId,
+        claims: impl Iterator<Item = QueuedClaim>,
+    ) {
         let claims: Vec<_> = claims.collect();
         self.queue_all(&claims).await;
         self.caught_up().await;
@@ -63,7 +67,7 @@ impl Harness {
         }
     }
 
-    async fn pay_raw(&self, key: &str, payload: &[u8]) {
+    pub(crate) async fn pay_raw(&self, key: &str, payload: &[u8]) {
         let topic = self.names.payments();
         self.producer.send(&topic, None, key.as_bytes(), payload, &[]).await.unwrap();
     }

@@ -59,6 +59,7 @@ pub const GATE_VERDICTS: Metric = Metric {
             "admitted",
             "queued",
             "outbox_full",
+            "too_many_queued",
             "replay",
             "key_reused",
             "not_loaded",
@@ -75,6 +76,7 @@ pub const GATE_VERDICTS: Metric = Metric {
         ],
     }],
     meaning: "the gate's answer: `admitted`, `queued`, `outbox_full` (its relays are behind), \
+              `too_many_queued` (a thousand claims of this user wait), \
               `replay` (the key is known), `key_reused`, or a \
               refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
               `insufficient`, `banned` (too many holds lapsed); `not_loaded`, `other_epoch` and `too_old` come from new gates",
@@ -232,10 +234,11 @@ pub const RESOLVED: Metric = Metric {
     name: "coupon_resolver_actions_total",
     kind: Kind::Counter,
     unit: "admissions",
-    labels: &[Label { name: "action", values: &["settled", "released", "busy"] }],
+    labels: &[Label { name: "action", values: &["settled", "released", "busy", "unreadable"] }],
     meaning: "admissions whose process died or hung: `settled`, they had landed; `released`, they \
-              never will; `busy`, another process was landing them",
-    worry: Some("it rises although no api ended"),
+              never will; `busy`, another process was landing them; `unreadable`, this version cannot \
+              read the row of a queued claim, which is left alone, at every look",
+    worry: Some("it rises although no api ended; any `unreadable`"),
 };
 
 pub const MISSING_STOCK: Metric = Metric {

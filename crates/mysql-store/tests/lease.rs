@@ -48,3 +48,26 @@ async fn of_many_who_want_a_lease_at_once_one_gets_it() {
     }
     assert_eq!(holders, 1);
 }
+
+#[tokio::test]
+async fn many_leases_are_renewed_at_once_and_those_of_others_are_left() {
+    let mut store = Store::new("leases renewed").await;
+    let connection = &mut store.connection;
+    let mut names: Vec<String> = (0..300).map(|number| number.to_string()).collect();
+    for name in &names {
+        lease::take(connection, name, "a", Duration::ZERO).await.unwrap();
+    }
+    assert!(lease::take(connection, "0", "b", LONG).await.unwrap());
+    assert!(lease::take(connection, "1", "b", Duration::ZERO).await.unwrap());
+    names.push("absent".to_owned());
+    lease::renew_all(connection, &names, "a", LONG).await.unwrap();
+    let mut of_another = Vec::new();
+    for name in &names {
+        if lease::take(connection, name, "c", LONG).await.unwrap() {
+            of_another.push(name.as_str());
+        }
+    }
+    assert_eq!(of_another, ["absent"], "one that has run out is renewed too");
+    assert!(lease::take(connection, "0", "b", LONG).await.unwrap());
+    assert!(lease::take(connection, "1", "a", LONG).await.unwrap());
+}

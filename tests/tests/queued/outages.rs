@@ -5,11 +5,13 @@ use std::{fs, time::Duration};
 
 use coupon::TemplateId;
 use devstack::{Options, Servers, TestServers, project_root};
+use mysql_store::verify;
 use pipeline_tests::{
     World,
     promises::{Ends, Promises},
     until,
 };
+use reqwest::Method;
 use shopper::{Accepted, Answer};
 use tokio::time::{Instant, sleep};
 
@@ -19,6 +21,9 @@ use crate::queued::{KEY, after_gate, after_topic, shopper, two_apis};
 const SHORT: Duration = Duration::from_secs(2);
 
 const LONG: Duration = Duration::from_secs(60);
+
+/// Queued templates that end while the broker is away, each of which waits for it.
+const ENDING: i64 = 60;
 
 /// Pause between the claims of an outage.
 const APART: Duration = Duration::from_millis(200);
@@ -66,6 +71,44 @@ async fn while_the_broker_is_away_the_outbox_takes_claims_and_those_after_the_to
 #[ignore = "two minutes; ./dev soak while_the_broker_is_away_for_a_minute"]
 async fn while_the_broker_is_away_for_a_minute_the_outbox_takes_claims_and_they_land() {
     broker_away("queued broker away for a minute", LONG).await;
+}
+
+/// Each of them renews a lease, and asks the broker and MySQL again and again.
+#[tokio::test]
+async fn while_the_broker_is_away_many_queues_that_close_keep_no_claim_and_no_probe_waiting() {
+    let (mut servers, world) = start("queued many ends").await;
+    let direct = world.template(1_000, |new| new).await;
+    let mut ending = Vec::new();
+    for _ in 0..ENDING {
+        ending.push(world.template(10, after_gate).await);
+    }
+    servers.kafka.pause().unwrap();
+    for template in ending {
+        let end = format!("/v1/templates/{template}/end");
+        let request = world.api().operator(Method::POST, &end).header("if-match", "*");
+        let answer = world.api().send(request).await.unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let mut mysql = world.mysql().await;
+    let mut number = async |sql| verify::number(&mut mysql, sql).await.unwrap();
+    let waiting = "select count(*) from lease \
+                   where name like 'rebuild:%' and until > utc_timestamp(3)";
+    until(async || number(waiting).await, |waiting| *waiting == ENDING).await;
+    for user in 1..=20 {
+        let anna = shopper(&world, usize::from(user % 2 == 0), user);
+        let answer = anna.claim(direct, Some(KEY), 1).await.unwrap();
+        assert_eq!(answer.status, 201, "user {user}: {answer:?}");
+    }
+    for api in &world.platform.apis {
+        assert!(api.answer("/readyz").await.is_some(), "a probe is answered");
+    }
+    assert_eq!(number(waiting).await, ENDING, "nobody's lease has lapsed");
+    servers.kafka.resume().unwrap();
+    let closed = "select count(*) from template_stock where queue_closed = 1";
+    until(async || number(closed).await, |closed| *closed == ENDING).await;
+    assert_eq!(world.count(direct).await.all(), 20);
+    world.assert_sound(None).await;
+    end(world, &mut servers).await;
 }
 
 /// A platform on servers that only this test uses and may stop.

@@ -11,6 +11,7 @@ use coupon::{Epoch, TemplateId};
 use runtime::Backoff;
 
 use crate::gate::{
+    drains::Drains,
     gates::Gates,
     rebuild::{Aim, Begun, RebuildContext, RebuildError, Rebuilt, begin, finish},
 };
@@ -29,13 +30,15 @@ const CLOSING_SPARED: Duration = Duration::from_mins(1);
 pub(crate) struct Attempts {
     /// Gates whose rebuild failed, and when the next attempt is due.
     failed: Lock<HashMap<TemplateId, (Backoff, Instant)>>,
-    /// Gates whose rebuild waits for the queue, and since when it counts as a wait.
-    draining: Lock<HashMap<TemplateId, Instant>>,
+    /// Gates whose rebuild waits for the queue, its aim, and since when it counts as a wait.
+    draining: Lock<HashMap<TemplateId, (Aim, Instant)>>,
+    /// What these waits share.
+    drains: Drains,
 }
 
 impl Attempts {
     /// Returns whether no rebuild may begin now: one failed a moment ago, or waits for the queue.
-    fn rests(&self, template: TemplateId) -> bool {
+    pub(super) fn rests(&self, template: TemplateId) -> bool {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let resting = failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again);
         drop(failed);
@@ -46,7 +49,13 @@ impl Attempts {
     /// Returns how long the oldest rebuild has been waiting for the queue; zero if none does.
     pub(crate) fn longest_drain(&self) -> Duration {
         let draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
-        draining.values().map(Instant::elapsed).max().unwrap_or_default()
+        draining.values().map(|(_, since)| since.elapsed()).max().unwrap_or_default()
+    }
+
+    /// Returns how many queues wait to be closed.
+    pub(super) fn closings(&self) -> usize {
+        let draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        draining.values().filter(|(aim, _)| *aim == Aim::Close).count()
     }
 
     fn note(&self, template: TemplateId, failed: bool) {
@@ -68,9 +77,9 @@ struct Draining {
 }
 
 impl Draining {
-    fn new(gates: Gates, template: TemplateId, since: Instant) -> Self {
+    fn new(gates: Gates, (template, aim): (TemplateId, Aim), since: Instant) -> Self {
         let mut all = gates.attempts.draining.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(template, since);
+        all.insert(template, (aim, since));
         drop(all);
         Self { gates, template }
     }
@@ -119,7 +128,7 @@ impl Gates {
     /// Ends a rebuild in a task of its own. It renews its lease as long as it waits.
     fn drain_apart(&self, (template, aim): (TemplateId, Aim), epoch: Epoch, started: Instant) {
         let since = if aim == Aim::Close { started + CLOSING_SPARED } else { started };
-        let draining = Draining::new(self.clone(), template, since);
+        let draining = Draining::new(self.clone(), (template, aim), since);
         tokio::spawn(async move {
             let gates = &draining.gates;
             match finish(&gates.context(template, aim), epoch, started).await {
@@ -149,7 +158,8 @@ impl Gates {
     }
 
     fn context(&self, template: TemplateId, aim: Aim) -> RebuildContext<'_> {
-        let servers = (self.pool(), self.gate());
-        RebuildContext::new(servers, &**self.queue(), (template, aim), &self.holder, &self.points)
+        let (servers, queue) = ((self.pool(), self.gate()), &**self.queue());
+        let shared = (queue, &self.attempts.drains);
+        RebuildContext::new(servers, shared, (template, aim), &self.holder, &self.points)
     }
 }

@@ -39,15 +39,20 @@ impl Gates {
     }
 }
 
-/// Queues that one look begins to close. Those whose topic is away stay in the list, and wait; they must not keep the
-/// others from their turn.
-const CLOSED_AT_ONCE: usize = 100;
+/// Queues that a process is closing at once. While the topic is away each of them waits, and asks the servers again and
+/// again. The others lose nothing by waiting for their turn: their gates, if they have one, refuse claims until then.
+const CLOSINGS_MAX: usize = 100;
 
-/// Returns the queues after `last`, and from the beginning again.
-fn next_to_close(unclosed: &[TemplateId], last: Option<TemplateId>) -> Vec<TemplateId> {
+/// Returns up to `room` of the queues after `last`, and from the beginning again. Those that cannot be closed now must
+/// not keep the others from their turn.
+fn next_to_close(
+    unclosed: &[TemplateId],
+    last: Option<TemplateId>,
+    room: usize,
+) -> Vec<TemplateId> {
     let behind = unclosed.partition_point(|id| Some(*id) <= last);
     let (first, rest) = unclosed.split_at(behind);
-    rest.iter().chain(first).take(CLOSED_AT_ONCE).copied().collect()
+    rest.iter().chain(first).take(room).copied().collect()
 }
 
 impl Keeper {
@@ -65,8 +70,12 @@ impl Keeper {
 
     /// Begins to close these queues, ordered by id, some in each look. A task of its own waits for the claims of each.
     pub(super) async fn close_queues(&mut self, unclosed: &[TemplateId]) {
-        let next = next_to_close(unclosed, self.closed_up_to);
-        self.closed_up_to = next.last().copied();
+        let attempts = &self.gates().attempts;
+        let room = CLOSINGS_MAX.saturating_sub(attempts.closings());
+        let idle: Vec<TemplateId> =
+            unclosed.iter().copied().filter(|id| !attempts.rests(*id)).collect();
+        let next = next_to_close(&idle, self.closed_up_to, room);
+        self.closed_up_to = next.last().copied().or(self.closed_up_to);
         for id in &next {
             let _alone = self.gates().alone().await;
             if let Err(error) = self.gates().close_queue(*id).await {
@@ -87,12 +96,13 @@ mod tests {
         let mut last = None;
         let mut tried = Vec::new();
         for _ in 0..5 {
-            let next = next_to_close(&unclosed, last);
+            let next = next_to_close(&unclosed, last, 100);
             last = next.last().copied();
             tried.extend(next);
         }
-        assert_eq!(tried, [unclosed.clone(), unclosed].concat());
-        assert_eq!(next_to_close(&[], last), []);
-        assert_eq!(next_to_close(&[TemplateId(3)], Some(TemplateId(7))), [TemplateId(3)]);
+        assert_eq!(tried, [unclosed.clone(), unclosed.clone()].concat());
+        assert_eq!(next_to_close(&[], last, 100), []);
+        assert_eq!(next_to_close(&unclosed, last, 0), []);
+        assert_eq!(next_to_close(&[TemplateId(3)], Some(TemplateId(7)), 100), [TemplateId(3)]);
     }
 }

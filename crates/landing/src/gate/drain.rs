@@ -8,6 +8,8 @@
 //! 3. Only then note the end of the partition.
 //! 4. Wait until the claim landers have committed this offset: each claim before it has its answer in MySQL.
 //!
+//! After step 3 the topic may be made anew, or a broker may lose messages: what is gone is not waited for.
+//!
 //! An operator may end the wait (`stock::end_drain`): claims still in the queue are then too late, and their clients
 //! learn that they are lost.
 
@@ -17,14 +19,17 @@ use std::{
 };
 
 use coupon::{Epoch, TemplateId};
-use mysql_store::{StoreError, connect, lease, stock};
+use mysql_store::StoreError;
 use redis_gate::GateError;
 use runtime::Backoff;
 use thiserror::Error;
 use tokio::time::timeout;
 
 use crate::{
-    gate::rebuild::{LEASE, RebuildContext},
+    gate::{
+        drains::{Found, Waiting},
+        rebuild::RebuildContext,
+    },
     queue::QueueError,
 };
 
@@ -32,7 +37,7 @@ use crate::{
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted, also while a call to
-/// the broker or Redis hangs. If the lease ended, another process would begin the rebuild again, and so on, and no wait
+/// the broker or Redis hangs, or others look. If the lease ended, another process would begin the rebuild again, and so on, and no wait
 /// would ever last long enough to be reported.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
@@ -62,6 +67,7 @@ enum LookError {
 /// Waits until no claim that was queued before `epoch` began is on its way.
 pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained {
     let started = Instant::now();
+    let waiting = context.drains.wait(context.template, &context.lease);
     let mut backoff = Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1);
     let (mut renewed, mut end) = (started, None);
     loop {
@@ -71,7 +77,7 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
                 if let Ok(looked) = timeout(RENEW_EVERY, &mut looking).await {
                     break looked;
                 }
-                if let Some(drained) = renew_or_warn(context, epoch).await {
+                if let Some(drained) = renew(context, &waiting, epoch).await {
                     return drained;
                 }
                 renewed = Instant::now();
@@ -89,7 +95,7 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
             runtime::seldom!("a gate waits for queued claims to land", text);
         }
         if renewed.elapsed() >= RENEW_EVERY {
-            if let Some(drained) = renew_or_warn(context, epoch).await {
+            if let Some(drained) = renew(context, &waiting, epoch).await {
                 return drained;
             }
             renewed = Instant::now();
@@ -98,38 +104,35 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
     }
 }
 
-/// Returns whether the queue is drained. Notes the partition's end once the outbox is empty.
+/// Returns whether the queue is drained, once it is its turn to look. Notes the partition's end once the outbox is
+/// empty.
 async fn look(context: &RebuildContext<'_>, noted: &mut Option<i64>) -> Result<bool, LookError> {
-    let end = match *noted {
+    // The semaphore is never closed.
+    let _turn = context.drains.looks.acquire().await;
+    let end = match noted {
         Some(end) => end,
         None if context.gate.outbox_len(context.template).await? > 0 => return Ok(false),
-        None => *noted.insert(context.queue.end(context.template).await?),
+        None => noted.insert(context.queue.end(context.template).await?),
     };
-    Ok(context.queue.committed(context.template).await? >= end)
+    Ok(context.queue.reach(context.template).await?.has_passed(end))
 }
 
-/// Renews the lease. Returns how the wait ends, if MySQL answers and shows that it ends.
-async fn renew_or_warn(context: &RebuildContext<'_>, epoch: Epoch) -> Option<Drained> {
-    renew(context, epoch).await.unwrap_or_else(|error| {
-        warn_of(context.template, &error.into());
-        None
-    })
-}
-
-/// Renews the lease. Returns how the wait ends, if something other than the queue ends it.
-async fn renew(context: &RebuildContext<'_>, epoch: Epoch) -> Result<Option<Drained>, StoreError> {
-    connect::within(async {
-        let mut connection = connect::acquire(context.pool).await?;
-        // Another process that took the lease has raised the epoch first.
-        lease::take(&mut connection, &context.lease, context.holder, LEASE).await?;
-        let facts = stock::queue_facts(&mut connection, context.template).await?;
-        Ok(match facts {
-            Some(facts) if facts.epoch != epoch => Some(Drained::Overtaken),
-            Some(facts) => (facts.queued_epoch == epoch).then_some(Drained::Empty),
-            None => Some(Drained::Overtaken),
-        })
-    })
-    .await
+/// Renews the lease. Returns how the wait ends, if MySQL answers and shows that something other than the queue ends it.
+async fn renew(
+    context: &RebuildContext<'_>,
+    waiting: &Waiting<'_>,
+    epoch: Epoch,
+) -> Option<Drained> {
+    match waiting.renew(context.pool, context.holder).await {
+        Ok(Found::Epochs(now, _)) if now != epoch => Some(Drained::Overtaken),
+        Ok(Found::Epochs(_, queued)) => (queued == epoch).then_some(Drained::Empty),
+        Ok(Found::NoTemplate) => Some(Drained::Overtaken),
+        Ok(Found::Unknown) => None,
+        Err(error) => {
+            warn_of(context.template, &error.into());
+            None
+        }
+    }
 }
 
 fn warn_of(template: TemplateId, error: &LookError) {

@@ -5,6 +5,7 @@ mod audit;
 pub(crate) mod calm;
 mod closing;
 pub(crate) mod drain;
+mod drains;
 pub mod gates;
 pub mod keeper;
 mod load;

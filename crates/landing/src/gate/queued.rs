@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use coupon::{ClaimId, ClaimState, Epoch, TemplateId};
+use coupon::{ClaimId, ClaimState, Epoch, TemplateId, UnknownCode};
 use mysql_store::{claim_states, connect};
 use redis_gate::{Flights, GateError};
 use tracing::{debug, warn};
@@ -44,10 +44,13 @@ impl Resolver {
         answers: bool,
         resolved: &mut Resolved,
     ) -> Result<(), ResolveError> {
-        let noted = watch.uncarried.remove(&template).filter(|noted| noted.epoch == epoch);
+        let mut noted = watch.uncarried.remove(&template).filter(|noted| noted.epoch == epoch);
         // Read before the rows.
-        let reached = match noted.as_ref().filter(|_| answers) {
-            Some(noted) => self.queue.committed(template).await.map(|offset| offset >= noted.end),
+        let reached = match noted.as_mut().filter(|_| answers) {
+            Some(noted) => {
+                let reach = self.queue.reach(template).await;
+                reach.map(|reach| reach.has_passed(&mut noted.end))
+            }
             None => Ok(false),
         };
         let open = self.end_queued((template, epoch), queued, resolved).await?;
@@ -86,7 +89,8 @@ impl Resolver {
         self.gate.missing_in_outbox(template, missing).await
     }
 
-    /// Settles requests that landed, releases those that were rejected or fenced, and returns the others.
+    /// Settles requests that landed, releases those that were rejected or fenced, and returns those that MySQL does not
+    /// know. One whose row cannot be read is decided, nobody here knows how: it is left alone and not returned.
     pub(super) async fn end_queued(
         &self,
         (template, epoch): (TemplateId, Epoch),
@@ -101,16 +105,21 @@ impl Resolver {
             let mut connection = connect::acquire(&self.pool).await?;
             claim_states::of_ids(&mut connection, template, &ids).await
         });
-        let states: HashMap<ClaimId, ClaimState> = states.await?;
+        let states: HashMap<ClaimId, Result<ClaimState, UnknownCode>> = states.await?;
         let (mut landed, mut open) = (Vec::new(), Vec::new());
         for one in &queued.admissions {
             match states.get(&one.id) {
-                Some(ClaimState::Landed) => landed.push((one.user, one.id)),
-                Some(ClaimState::Rejected | ClaimState::Void) => {
+                Some(Ok(ClaimState::Landed)) => landed.push((one.user, one.id)),
+                Some(Ok(ClaimState::Rejected | ClaimState::Void)) => {
                     self.points.reach("resolver.before_release").await?;
                     self.gate.release(template, epoch, one.user, one.id).await?;
                     resolved.released += 1;
                     count("released", 1);
+                }
+                Some(Err(unknown)) => {
+                    let why = format!("template {template}, claim {}: {unknown}", one.id);
+                    runtime::seldom!("a queued claim is not resolved: its row cannot be read", why);
+                    count("unreadable", 1);
                 }
                 None => open.push(one.id),
             }

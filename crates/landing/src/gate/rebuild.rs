@@ -35,6 +35,7 @@ use tracing::info;
 use crate::{
     gate::{
         drain::{self, Drained},
+        drains::Drains,
         load, movements,
     },
     metric,
@@ -89,6 +90,8 @@ pub(crate) struct RebuildContext<'a> {
     pub(crate) pool: &'a MySqlPool,
     pub(crate) gate: &'a Gate,
     pub(crate) queue: &'a dyn ClaimQueue,
+    /// What it shares with the other drains of its process.
+    pub(crate) drains: &'a Drains,
     pub(crate) template: TemplateId,
     pub(crate) aim: Aim,
     /// The name of its lease, and the process that holds it.
@@ -117,13 +120,13 @@ pub(crate) enum Begun {
 impl<'a> RebuildContext<'a> {
     pub(crate) fn new(
         (pool, gate): (&'a MySqlPool, &'a Gate),
-        queue: &'a dyn ClaimQueue,
+        (queue, drains): (&'a dyn ClaimQueue, &'a Drains),
         (template, aim): (TemplateId, Aim),
         holder: &'a str,
         points: &'a FailPoints,
     ) -> Self {
         let lease = format!("rebuild:{template}");
-        Self { pool, gate, queue, template, aim, lease, holder, points }
+        Self { pool, gate, queue, drains, template, aim, lease, holder, points }
     }
 }
 
@@ -143,7 +146,8 @@ pub async fn rebuild(
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
-    let context = RebuildContext::new((pool, gate), queue, (template, Aim::Open), holder, points);
+    let (servers, aim, drains) = ((pool, gate), (template, Aim::Open), Drains::default());
+    let context = RebuildContext::new(servers, (queue, &drains), aim, holder, points);
     match begin(&context, started).await? {
         Begun::Ended(rebuilt) => Ok(rebuilt),
         Begun::Drains(epoch) => finish(&context, epoch, started).await,

@@ -6,6 +6,8 @@ mod door;
 mod drains;
 mod fates;
 mod lander;
+mod many;
+mod remade;
 mod slow;
 mod uncarried;
 
@@ -24,7 +26,7 @@ use futures::future::{BoxFuture, FutureExt};
 use landing::{
     claims::{Answer, Unavailable},
     ids::Ids,
-    queue::{ClaimQueue, NoQueue, QueueError, QueuePosition},
+    queue::{ClaimQueue, NoQueue, QueueError, QueuePosition, QueueReach},
     queued::{GateReports, QueuedLander},
     rebuild::{RebuildError, Rebuilt, rebuild},
 };
@@ -39,7 +41,7 @@ use testkit::until_true;
 use tokio::task::JoinHandle;
 use topic::{
     ClaimsProducer, ClaimsReader, ConsumerOptions, ProducerOptions, QueueOffsets, TopicLayout,
-    TopicNames, ensure_topics,
+    TopicNames, ensure_topics, verify,
 };
 
 use crate::harness::{Process, TEMPLATE, World, now};
@@ -70,6 +72,8 @@ struct Topic {
     offsets: QueueOffsets,
     /// What the door is told of claims that wait.
     backlog: AtomicU64,
+    /// Answers of how far the partition has landed.
+    looks: AtomicU64,
 }
 
 impl ClaimQueue for Topic {
@@ -88,8 +92,13 @@ impl ClaimQueue for Topic {
         async move { self.offsets.end(PARTITION).await.map_err(QueueError::new) }.boxed()
     }
 
-    fn committed(&self, _template: TemplateId) -> BoxFuture<'_, Result<i64, QueueError>> {
-        async move { self.offsets.committed(PARTITION).await.map_err(QueueError::new) }.boxed()
+    fn reach(&self, _template: TemplateId) -> BoxFuture<'_, Result<QueueReach, QueueError>> {
+        async move {
+            let reach = self.offsets.reach(PARTITION).await.map_err(QueueError::new)?;
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Ok(QueueReach { committed: reach.committed, end: reach.end })
+        }
+        .boxed()
     }
 
     fn backlog(&self, _template: TemplateId) -> Option<u64> {
@@ -102,6 +111,8 @@ impl ClaimQueue for Topic {
 struct Silent {
     /// Claims that were to be published.
     asked: AtomicU64,
+    /// Questions for the end of a partition.
+    looks: AtomicU64,
 }
 
 impl ClaimQueue for Silent {
@@ -114,10 +125,11 @@ impl ClaimQueue for Silent {
     }
 
     fn end(&self, _template: TemplateId) -> BoxFuture<'_, Result<i64, QueueError>> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         pending().boxed()
     }
 
-    fn committed(&self, _template: TemplateId) -> BoxFuture<'_, Result<i64, QueueError>> {
+    fn reach(&self, _template: TemplateId) -> BoxFuture<'_, Result<QueueReach, QueueError>> {
         pending().boxed()
     }
 
@@ -145,7 +157,12 @@ impl Chain {
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let producer = ClaimsProducer::new(&brokers, &names, ProducerOptions::default());
         let offsets = QueueOffsets::new(&brokers, &names);
-        let topic = Arc::new(Topic { producer, offsets, backlog: AtomicU64::new(0) });
+        let topic = Arc::new(Topic {
+            producer,
+            offsets,
+            backlog: AtomicU64::new(0),
+            looks: AtomicU64::new(0),
+        });
         let mut world = World::on(scope.endpoints, &scope.key_prefix, STOCK, limit).await;
         world.queue = topic.clone();
         let chain = Self { world, brokers, names, topic };
@@ -264,6 +281,20 @@ impl Chain {
         reader.close().await.unwrap();
         drop(lander);
         telling.await.unwrap();
+    }
+
+    /// Removes the topic with all its claims, and makes it anew.
+    async fn replace_topic(&self) {
+        verify::remove(&self.brokers, &self.names.claims()).await.unwrap();
+        // The broker refuses the name until the old one is gone.
+        let layout = TopicLayout { partitions: 1, replication: 1 };
+        ensure_topics(&self.brokers, &self.names, &layout).await.unwrap();
+    }
+
+    /// Waits until a drain or a resolver has been told so often how far the partition has landed.
+    async fn looked_at(&self, looks: u64) {
+        let before = self.topic.looks.load(Ordering::Relaxed);
+        until_true(async || self.topic.looks.load(Ordering::Relaxed) >= before + looks).await;
     }
 
     /// Waits until the gate has nothing queued.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coupon::{AcceptAfter, Claim, TemplateId};
+use coupon::{AcceptAfter, Claim, TemplateId, UserId};
 use landing::resolver::{Resolved, Resolver, Watch};
 use redis_gate::{QueueOptions, RequestState, Verdict};
 use testkit::until_true;
@@ -20,6 +20,32 @@ async fn a_queued_claim_that_landed_untold_is_settled() {
     assert_eq!(chain.world.resolve().await, Resolved { settled: 1, ..Resolved::default() });
     chain.settled().await;
     chain.world.assert_gate_equals_mysql().await;
+}
+
+/// A newer version, or an operator by hand, may have written the state.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_claim_whose_row_cannot_be_read_is_left_alone_and_keeps_no_other_from_being_settled()
+ {
+    let chain = Chain::queued("unreadable row", AcceptAfter::Topic).await;
+    let process = chain.process("a").await;
+    let (first, other) = (claim(USER, "a", 1), claim(UserId(USER.0 + 1), "a", 1));
+    accepted(&process.claim(&first).await);
+    accepted(&process.claim(&other).await);
+    chain.land_untold().await;
+    chain.world.execute(&format!("update claim set state = 99 where id = {}", first.id)).await;
+    let (resolver, mut watch) = (chain.world.resolver(), Watch::default());
+    let resolved = resolver.look_again(&mut watch, now()).await.unwrap();
+    assert_eq!(resolved, Resolved { settled: 1, ..Resolved::default() });
+    for _ in 0..3 {
+        let resolved = resolver.look_again(&mut watch, now()).await.unwrap();
+        assert_eq!(resolved, Resolved::default(), "neither settled nor released");
+    }
+    let state = async |user| chain.world.entry(user).await.requests[0].state;
+    assert_eq!(state(first.user_id).await, RequestState::Queued);
+    assert_eq!(state(other.user_id).await, RequestState::Landed);
+    assert_eq!(chain.world.meta().await.unreadable, None, "it is not taken for one that is lost");
+    let rows = chain.world.rows().await;
+    assert_eq!((rows.landed, rows.fences, rows.coupons), (1, 0, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]

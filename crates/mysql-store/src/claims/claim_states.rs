@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use coupon::{ClaimId, ClaimState, TemplateId};
+use coupon::{ClaimId, ClaimState, TemplateId, UnknownCode};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{StoreError, code::Code, rows};
 
 /// Returns the states of the template's claims with these ids. A claim that is not decided yet has no row and is left
-/// out, as is one that only has a fence in another template.
+/// out, as is one that only has a fence in another template. A claim whose state this version does not know is not left
+/// out, since it is decided; it must not keep the others from being read either.
 ///
 /// # Errors
 /// A statement fails.
@@ -16,7 +17,7 @@ pub async fn of_ids(
     connection: &mut MySqlConnection,
     template: TemplateId,
     ids: &[ClaimId],
-) -> Result<HashMap<ClaimId, ClaimState>, StoreError> {
+) -> Result<HashMap<ClaimId, Result<ClaimState, UnknownCode>>, StoreError> {
     let mut found = HashMap::with_capacity(ids.len());
     for run in rows::runs(ids) {
         let head = "select id, state from claim force index (uq_claim_id) where id in (";
@@ -31,7 +32,7 @@ pub async fn of_ids(
             .await
             .map_err(StoreError::query("read the states of claims"))?;
         for (id, state) in rows {
-            found.insert(ClaimId(id), state.try_into()?);
+            found.insert(ClaimId(id), state.try_into());
         }
     }
     Ok(found)

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use sqlx::MySqlConnection;
+use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use crate::StoreError;
+use crate::{StoreError, rows};
 
 /// Takes or renews a lease for `time`. Returns whether `holder` has it now.
 ///
@@ -36,6 +36,32 @@ pub async fn take(
     .await
     .map_err(StoreError::query("take a lease"))?;
     Ok(taken.rows_affected() == 1)
+}
+
+/// Renews those of these leases that `holder` has, or that nobody has any more, for `time`. Many take little more time
+/// than one. A lease that was never taken is left out.
+///
+/// # Errors
+/// A statement fails.
+pub async fn renew_all(
+    connection: &mut MySqlConnection,
+    names: &[String],
+    holder: &str,
+    time: Duration,
+) -> Result<(), StoreError> {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    for run in rows::runs(names) {
+        let head = "update lease set holder = ?, until = utc_timestamp(3) + interval ? microsecond \
+                    where (holder = ? or until <= utc_timestamp(3)) and name in (";
+        let sql = rows::repeat(head, "?", ",", run.len(), ")");
+        let query = sqlx::query(AssertSqlSafe(sql)).bind(holder).bind(micros).bind(holder);
+        run.iter()
+            .fold(query, sqlx::query::Query::bind)
+            .execute(&mut *connection)
+            .await
+            .map_err(StoreError::query("renew leases"))?;
+    }
+    Ok(())
 }
 
 /// Releases a lease, if `holder` still has it.

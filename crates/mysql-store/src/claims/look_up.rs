@@ -1,16 +1,19 @@
 //! Lookups: a user's coupons of one merchant, a claim by its id alone, a key's answer, and rejected users.
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use coupon::{
     ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, PayloadHash, RejectReason, RequestId,
     TemplateId, UserId,
 };
-use sqlx::MySqlConnection;
+use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{
     StoreError,
     claims::claim::{self, ClaimColumns},
     coupons::user_coupon::UserCoupon,
+    rows,
 };
 
 /// Returns a page of a user's coupons of one merchant, in any status: ids below `before`, at most `limit`, the newest
@@ -110,6 +113,29 @@ pub async fn claim_fate(
         },
         ClaimState::Landed => ClaimFate::Landed(claim::with_coupons(connection, row).await?),
     }))
+}
+
+/// Returns those of these claims that have a row, in any state and of any template: a landing, a rejection or a fence.
+///
+/// # Errors
+/// A statement fails.
+pub async fn with_row(
+    connection: &mut MySqlConnection,
+    ids: &[ClaimId],
+) -> Result<HashSet<ClaimId>, StoreError> {
+    let mut found = HashSet::new();
+    for run in rows::runs(ids) {
+        let head = "select id from claim force index (uq_claim_id) where id in (";
+        let sql = rows::repeat(head, "?", ",", run.len(), ")");
+        let query = sqlx::query_scalar(AssertSqlSafe(sql));
+        let query = run.iter().fold(query, |query, id| query.bind(id.0));
+        let ids: Vec<i64> = query
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("look for claims"))?;
+        found.extend(ids.into_iter().map(ClaimId));
+    }
+    Ok(found)
 }
 
 /// The answer that a client's key has for good.

@@ -4,11 +4,13 @@
 //! landings and follows when everything that the old gate accepted has its answer, so until then this lands under its own
 //! numbers.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, Open, TemplateId, TemplateState};
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code, datetime::datetime};
+use crate::{StoreError, code::Code, datetime::datetime, rows};
 
 /// Most templates in one list of queues to be closed, 8 bytes each: the sales that end in one outage of the topic.
 pub const UNCLOSED_MAX: u32 = 10_000;
@@ -47,6 +49,35 @@ pub async fn queue_facts(
     .fetch_optional(connection)
     .await
     .map_err(StoreError::query("read the state of a queue"))
+}
+
+/// Returns the epoch and the epoch of queued claims of those of these templates that there are. They need no code that a
+/// newer version may have written, so one row keeps no other from being read.
+///
+/// # Errors
+/// A statement fails.
+pub async fn queue_epochs(
+    connection: &mut MySqlConnection,
+    templates: &[TemplateId],
+) -> Result<HashMap<TemplateId, (Epoch, Epoch)>, StoreError> {
+    let mut found = HashMap::with_capacity(templates.len());
+    for run in rows::runs(templates) {
+        let head = "select template_id, epoch, queued_epoch from template_stock \
+                    where template_id in (";
+        let sql = rows::repeat(head, "?", ",", run.len(), ")");
+        let query = sqlx::query_as(AssertSqlSafe(sql));
+        let rows: Vec<(i64, i64, i64)> = run
+            .iter()
+            .fold(query, |query, id| query.bind(id.0))
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("read the epochs of queues"))?;
+        let rows = rows.into_iter();
+        found.extend(
+            rows.map(|(id, epoch, queued)| (TemplateId(id), (Epoch(epoch), Epoch(queued)))),
+        );
+    }
+    Ok(found)
 }
 
 /// Lets queued claims of `epoch` land from now on, and no earlier ones. Returns false, and changes nothing, if `epoch`

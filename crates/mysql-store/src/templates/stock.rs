@@ -9,8 +9,8 @@ pub use super::movement::{
     Kind, Movement, MovementPages, last_movement, moved_between, movements_after,
 };
 pub use super::queue::{
-    QueueFacts, UNCLOSED_MAX, close_queue, end_drain, is_other_open, queue_facts, set_queued_epoch,
-    unclosed_queues,
+    QueueFacts, UNCLOSED_MAX, close_queue, end_drain, is_other_open, queue_epochs, queue_facts,
+    set_queued_epoch, unclosed_queues,
 };
 use crate::{StoreError, code::Code, connect};
 

@@ -31,7 +31,7 @@ async fn a_fence_in_another_template_stays_for_a_lookup_and_moves_for_who_holds_
     assert_eq!((looked_up, states.get(&id)), (Fence::Stands, None), "it still binds the other");
     let held = fence::place_held(connection, TEMPLATE, USER, id, now()).await.unwrap();
     let states = claim_states::of_ids(connection, TEMPLATE, &[id]).await.unwrap();
-    assert_eq!((held, states.get(&id)), (Fence::Stands, Some(&ClaimState::Void)));
+    assert_eq!((held, states.get(&id)), (Fence::Stands, Some(&Ok(ClaimState::Void))));
     let again = fence::place_held(connection, TEMPLATE, USER, id, now()).await.unwrap();
     assert_eq!((again, store.counts().await), (Fence::Stands, (1, 0)));
 }
@@ -49,7 +49,7 @@ async fn only_fences_of_other_templates_are_lifted() {
     assert_eq!(fence::lift_foreign(connection, &held).await.unwrap(), 1);
     assert_eq!(fence::lift_foreign(connection, &held).await.unwrap(), 0);
     let states = claim_states::of_ids(connection, TEMPLATE, &held.map(|(id, _)| id)).await.unwrap();
-    let both = [(own, ClaimState::Void), (landed.landed.id, ClaimState::Landed)];
+    let both = [(own, Ok(ClaimState::Void)), (landed.landed.id, Ok(ClaimState::Landed))];
     assert_eq!(states, both.into_iter().collect());
 }
 

@@ -27,6 +27,15 @@ pub struct QueueOffsets {
     inner: Arc<Inner>,
 }
 
+/// How far a partition of the topic has landed, and how far it reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueReach {
+    /// Offset before which every claim has ended.
+    pub committed: i64,
+    /// Offset of the next claim.
+    pub end: i64,
+}
+
 struct Inner {
     brokers: String,
     topic: String,
@@ -67,10 +76,21 @@ impl QueueOffsets {
     ///
     /// Returns an error if the broker does not answer within some seconds.
     pub async fn committed(&self, partition: i32) -> Result<i64, TopicError> {
+        Ok(self.reach(partition).await?.committed)
+    }
+
+    /// Like [`QueueOffsets::committed`], with the end of the partition. It may be below an end that was returned
+    /// before: a topic that was made anew, or a broker that has lost messages, begins below it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`QueueOffsets::committed`].
+    pub async fn reach(&self, partition: i32) -> Result<QueueReach, TopicError> {
         self.ask(move |inner, client| {
             let committed = inner.committed(client, partition)?;
             // Asked second: what is appended in between only moves the end away.
-            Ok(ended(committed, inner.span(client, partition)?))
+            let (start, end) = inner.span(client, partition)?;
+            Ok(QueueReach { committed: ended(committed, (start, end)), end })
         })
         .await
     }

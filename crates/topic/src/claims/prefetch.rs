@@ -32,8 +32,10 @@ struct Lane<T> {
     waiting: VecDeque<LaneMessage<T>>,
     /// Offset behind the last message that arrived.
     end: i64,
-    /// The batch that was given out and is not done: its first offset, and the one behind its last.
+    /// What was given out and is not done: its first offset, and the one behind its last.
     out: Option<(i64, i64)>,
+    /// Whether the next batch may follow although something is out.
+    is_passed: bool,
     /// Whether its fetching was paused.
     is_stopped: bool,
 }
@@ -47,7 +49,7 @@ impl<T> Default for Prefetch<T> {
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), end: 0, out: None, is_stopped: false }
+        Self { waiting: VecDeque::new(), end: 0, out: None, is_passed: false, is_stopped: false }
     }
 }
 
@@ -95,22 +97,31 @@ impl<T> Prefetch<T> {
         fetching
     }
 
-    /// Gives out up to `max` messages of the next partition of which no batch is out; `None` if no such message waits.
+    /// Lets a partition give its next batch although something is out. Returns whether that changes anything.
+    pub(super) fn pass(&mut self, partition: i32) -> bool {
+        let lane = self.lanes.get_mut(&partition).filter(|lane| lane.out.is_some());
+        lane.is_some_and(|lane| !mem::replace(&mut lane.is_passed, true))
+    }
+
+    /// Gives out up to `max` messages of the next partition of which no batch is out, or whose batch was passed; `None`
+    /// if no such message waits.
     pub(super) fn take(&mut self, max: usize) -> Option<LaneBatch<T>> {
-        let is_next = |lane: &Lane<T>| lane.out.is_none() && !lane.waiting.is_empty();
+        let is_next =
+            |lane: &Lane<T>| (lane.out.is_none() || lane.is_passed) && !lane.waiting.is_empty();
         let behind = self.lanes.range((Bound::Excluded(self.last), Bound::Unbounded));
         let before = self.lanes.range(..=self.last);
         let partition = *behind.chain(before).find(|(_, lane)| is_next(lane))?.0;
         let lane = self.lanes.get_mut(&partition)?;
         let messages: Vec<_> = lane.waiting.drain(..max.clamp(1, lane.waiting.len())).collect();
         let (first, last) = (messages.first()?.offset, messages.last()?.offset);
-        lane.out = Some((first, last + 1));
+        let undone = lane.out.map_or(first, |(undone, _)| undone);
+        (lane.out, lane.is_passed) = (Some((undone, last + 1)), false);
         self.last = partition;
         Some(LaneBatch { partition, messages })
     }
 
-    /// Records that everything before `next_offset` is done. Returns whether it belongs to the batch that is out, and
-    /// may be stored.
+    /// Records that everything before `next_offset` is done. Returns whether it belongs to what is out, and may be
+    /// stored.
     pub(super) fn done(&mut self, partition: i32, next_offset: i64) -> bool {
         let Some(lane) = self.lanes.get_mut(&partition) else { return false };
         let Some((first, end)) = lane.out else { return false };
@@ -157,6 +168,21 @@ mod tests {
         assert!(prefetch.done(0, 7) && prefetch.done(3, 3));
         assert_eq!(taken(&mut prefetch, 2), Some((0, vec![7])));
         assert_eq!(taken(&mut prefetch, 2), None);
+    }
+
+    #[test]
+    fn a_batch_that_is_passed_is_followed_by_one_more_and_what_is_done_counts_from_the_first() {
+        let mut prefetch = filled(&[(0, 5), (0, 6), (0, 7), (0, 8), (0, 9)]);
+        assert!(!prefetch.pass(0), "nothing is out");
+        assert_eq!(taken(&mut prefetch, 2), Some((0, vec![5, 6])));
+        assert!(prefetch.pass(0) && !prefetch.pass(0));
+        assert_eq!(taken(&mut prefetch, 2), Some((0, vec![7, 8])));
+        assert_eq!(taken(&mut prefetch, 2), None, "passed once");
+        assert!(!prefetch.done(0, 5), "the first of all is not done");
+        assert!(prefetch.done(0, 8) && !prefetch.done(0, 7));
+        assert_eq!(taken(&mut prefetch, 2), None);
+        assert!(prefetch.done(0, 9));
+        assert_eq!(taken(&mut prefetch, 2), Some((0, vec![9])));
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub type PaymentsReader = LaneReader<PaymentMessage>;
 
 /// A member of the landers' group. One task at a time asks for batches; any may report them done.
 ///
-/// While a batch of a partition is out, that partition gives no other one. Offsets are committed every second, in
+/// While a batch of a partition is out, that partition gives no other one, unless it is passed. Offsets are committed every second, in
 /// [`LaneReader::commit_now`] and when partitions are given up.
 pub struct LaneReader<T> {
     consumer: Consumer,
@@ -118,7 +118,7 @@ impl<T> LaneReader<T> {
         &self.topic
     }
 
-    /// Waits for messages of a partition of which no batch is out, and takes up to `max` of them. Never waits for a
+    /// Waits for messages of a partition of which no batch is out, or whose batch was passed, and takes up to `max` of them. Never waits for a
     /// batch to fill. Waits out broker outages. Cancel-safe.
     ///
     /// Rebalances happen inside this call. What is held of a partition that was lost is dropped; its batch that is out
@@ -149,6 +149,14 @@ impl<T> LaneReader<T> {
     pub fn done(&self, partition: i32, next_offset: i64) {
         if self.lock().done(partition, next_offset) {
             self.consumer.store_before(&self.topic, partition, next_offset);
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// Lets a partition give its next batch although the one that is out is not done. Nothing is done behind the first
+    /// message of both that is not.
+    pub fn pass(&self, partition: i32) {
+        if self.lock().pass(partition) {
             self.freed.notify_waiters();
         }
     }
