@@ -116,7 +116,7 @@ mod tests {
     use std::cell::RefCell;
 
     use devstack::TestServers;
-    use topic::{ConsumerOptions, ProducerOptions, TopicLayout, ensure_topics};
+    use topic::{Assignment, ConsumerOptions, ProducerOptions, TopicLayout, ensure_topics};
 
     use super::*;
 
@@ -137,7 +137,7 @@ mod tests {
         let mut owned = reader.rebalances();
         // Partitions arrive only inside a read.
         tokio::select! {
-            owned = owned.wait_for(|owned| owned.stands()) => drop(owned.unwrap()),
+            owned = owned.wait_for(Assignment::stands) => drop(owned.unwrap()),
             _ = reader.next_batch(1) => panic!("nothing was sent"),
         }
         assert_eq!(publisher.publish().await.unwrap(), Some(0));

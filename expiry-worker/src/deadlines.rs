@@ -27,6 +27,10 @@ pub(crate) struct Deadlines {
     woken: BTreeSet<u8>,
     /// Shards woken before the last second read.
     woken_before: BTreeSet<u8>,
+    /// The last turn of each shard.
+    turns: BTreeMap<u8, u64>,
+    /// Turns given so far.
+    turn: u64,
     /// Shards with due holds that are tried again later: their deadline is not that of the index.
     put_off: BTreeSet<u8>,
 }
@@ -82,16 +86,25 @@ impl Deadlines {
         }
     }
 
-    /// Watches a shard that its owner neglects, until the next assignment.
+    /// Watches a shard that its owner neglects, until [`Self::give_back`] or the next assignment.
     pub(crate) fn adopt(&mut self, shard: u8) {
         self.next.entry(shard).or_default();
         self.adopted.insert(shard);
         self.look_now(shard);
     }
 
-    /// The shards taken over.
-    pub(crate) fn adopted(&self) -> &BTreeSet<u8> {
-        &self.adopted
+    /// Whether the shard was taken over.
+    pub(crate) fn is_adopted(&self, shard: u8) -> bool {
+        self.adopted.contains(&shard)
+    }
+
+    /// Leaves a shard that was taken over to its owner again, unless a wake-up for it came here.
+    pub(crate) fn give_back(&mut self, shard: u8) {
+        let is_woken = self.woken.contains(&shard) || self.woken_before.contains(&shard);
+        if self.adopted.remove(&shard) && !is_woken {
+            self.next.remove(&shard);
+            self.put_off.remove(&shard);
+        }
     }
 
     /// Number of shards that the group assigned to us.
@@ -150,11 +163,17 @@ impl Deadlines {
         self.known().min_by_key(|(_, deadline)| *deadline)
     }
 
-    /// At most `most` shards with a deadline at or before `now`, earliest first.
-    pub(crate) fn due(&self, now: DateTime<Utc>, most: usize) -> Vec<u8> {
+    /// At most `most` shards with a deadline at or before `now`, whose turn it is. That with the longest time since its last
+    /// turn comes first, so one with a million due coupons keeps no other waiting for more than its turn.
+    pub(crate) fn take_turns(&mut self, now: DateTime<Utc>, most: usize) -> Vec<u8> {
         let mut due: Vec<_> = self.known().filter(|(_, deadline)| *deadline <= now).collect();
-        due.sort_by_key(|(_, deadline)| *deadline);
-        due.into_iter().map(|(shard, _)| shard).take(most).collect()
+        due.sort_by_key(|(shard, deadline)| (self.turns.get(shard).copied(), *deadline));
+        let due: Vec<u8> = due.into_iter().map(|(shard, _)| shard).take(most).collect();
+        for shard in &due {
+            self.turn += 1;
+            self.turns.insert(*shard, self.turn);
+        }
+        due
     }
 
     fn known(&self) -> impl Iterator<Item = (u8, DateTime<Utc>)> {
@@ -203,15 +222,22 @@ mod tests {
     }
 
     #[test]
-    fn the_shards_that_are_due_come_in_the_order_of_their_deadlines() {
+    fn the_shards_that_are_due_take_turns_and_begin_in_the_order_of_their_deadlines() {
         let mut deadlines = Deadlines::new(64);
-        deadlines.assign(&[1, 2, 3, 4]);
-        for (shard, deadline) in [(1, Some(300)), (2, Some(100)), (3, None), (4, Some(200))] {
+        deadlines.assign(&[1, 2, 3, 4, 5]);
+        let all = [(1, Some(300)), (2, Some(100)), (3, None), (4, Some(200)), (5, Some(900))];
+        for (shard, deadline) in all {
             deadlines.set(shard, deadline.map(at));
         }
-        assert!(deadlines.due(at(99), 4).is_empty());
-        assert_eq!(deadlines.due(at(200), 4), [2, 4]);
-        assert_eq!(deadlines.due(at(300), 2), [2, 4]);
+        assert!(deadlines.take_turns(at(99), 4).is_empty());
+        assert_eq!(deadlines.take_turns(at(200), 1), [2]);
+        assert_eq!(deadlines.take_turns(at(300), 2), [4, 1]);
+        // None of them is drained, and one more is due.
+        assert_eq!(deadlines.take_turns(at(900), 2), [5, 2]);
+        assert_eq!(deadlines.take_turns(at(900), 2), [4, 1]);
+        assert_eq!(deadlines.take_turns(at(900), 9), [5, 2, 4, 1]);
+        deadlines.set(5, None);
+        assert_eq!(deadlines.take_turns(at(900), 1), [2]);
     }
 
     #[test]
@@ -273,16 +299,34 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_was_taken_on_is_given_back_at_the_next_deal() {
+    fn a_shard_that_was_taken_on_is_given_back_when_it_is_drained_or_at_the_next_deal() {
         let mut deadlines = Deadlines::new(64);
         deadlines.assign(&[1]);
         deadlines.set(1, None);
         deadlines.adopt(5);
         assert_eq!(deadlines.earliest(), Some((5, DateTime::UNIX_EPOCH)));
-        assert_eq!((deadlines.adopted().len(), deadlines.owned()), (1, 1));
+        assert!(deadlines.is_adopted(5) && deadlines.owned() == 1);
+        deadlines.put_off(5, at(900));
+        deadlines.give_back(5);
+        deadlines.give_back(1);
+        assert!(!deadlines.is_adopted(5) && !deadlines.is_put_off(5));
+        assert_eq!(deadlines.shards(), [(1, None)], "its own stays");
+        deadlines.adopt(5);
         deadlines.assign(&[1]);
-        assert!(deadlines.adopted().is_empty());
+        assert!(!deadlines.is_adopted(5));
         assert_eq!(deadlines.shards(), [(1, Some(DateTime::UNIX_EPOCH))]);
+    }
+
+    #[test]
+    fn a_shard_that_was_taken_on_and_woken_here_is_watched_on() {
+        let mut deadlines = Deadlines::new(64);
+        deadlines.assign(&[1]);
+        deadlines.adopt(5);
+        deadlines.fold(wake(5, 700));
+        deadlines.set(5, Some(at(700)));
+        deadlines.give_back(5);
+        assert!(!deadlines.is_adopted(5));
+        assert_eq!(deadlines.shards()[1], (5, Some(at(700))));
     }
 
     #[test]

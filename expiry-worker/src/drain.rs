@@ -74,6 +74,8 @@ pub(crate) enum Drained {
 pub(crate) struct Flip {
     /// Coupons passed to the statement.
     pub(crate) coupons: usize,
+    /// Those of them that it expired.
+    pub(crate) expired: u64,
     pub(crate) took: Duration,
 }
 
@@ -83,6 +85,13 @@ pub(crate) struct Step {
     pub(crate) drained: Drained,
     pub(crate) flip: Option<Flip>,
     pub(crate) returned: Option<Returned>,
+}
+
+impl Step {
+    /// Whether it ended coupons, so nobody else had.
+    pub(crate) fn has_ended_any(&self) -> bool {
+        self.returned.is_some() || self.flip.is_some_and(|flip| flip.expired > 0)
+    }
 }
 
 impl Drain {
@@ -101,11 +110,9 @@ impl Drain {
         lapser: &Lapser,
     ) -> anyhow::Result<Step> {
         let now = lapser.clock.now();
-        let mut all = false;
-        if self.is_empty() {
-            connect::within(self.read(connection, shard, now)).await?;
-            all = self.due.len() <= share.chunk && self.holds.fit(share.returns);
-        }
+        let was_empty = self.is_empty();
+        connect::within(self.read(connection, shard, now)).await?;
+        let all = was_empty && self.due.len() <= share.chunk && self.holds.fit(share.returns);
         let returned = lapser.step(&mut self.holds, share.returns).await.context("a lapse")?;
         let mut most = self.flip_max.map_or(share.chunk, |few| few.min(share.chunk));
         if self.is_wary {
@@ -142,6 +149,8 @@ impl Drain {
         self.due.is_empty() && self.holds.is_empty()
     }
 
+    /// Reads on what is empty. Holds that end while thousands of coupons wait for their flips wait for one flip: that
+    /// costs each flip one seek.
     async fn read(
         &mut self,
         connection: &mut MySqlConnection,
@@ -149,13 +158,17 @@ impl Drain {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         let most = u32::try_from(READ_MAX).unwrap_or(u32::MAX);
-        let behind = self.holds.behind();
-        self.holds.add(&expiry::due_holds(connection, shard, behind, now, most).await?);
-        // What was skipped is passed over, or the drain would never come to its end.
-        let behind = self.last.filter(|_| self.has_skipped);
-        self.due = expiry::due(connection, shard, behind, now, most).await?;
-        self.last = self.due.last().copied().or(self.last);
-        self.due.reverse();
+        if self.holds.is_empty() {
+            let behind = self.holds.behind();
+            self.holds.add(&expiry::due_holds(connection, shard, behind, now, most).await?);
+        }
+        if self.due.is_empty() {
+            // What was skipped is passed over, or the drain would never come to its end.
+            let behind = self.last.filter(|_| self.has_skipped);
+            self.due = expiry::due(connection, shard, behind, now, most).await?;
+            self.last = self.due.last().copied().or(self.last);
+            self.due.reverse();
+        }
         Ok(())
     }
 
@@ -225,7 +238,7 @@ impl Drain {
         let ids: Vec<_> = chunk.iter().map(|due| due.id).collect();
         let began = Instant::now();
         let flipped = expiry::flip(connection, &ids, now).await?;
-        let flip = Flip { coupons: chunk.len(), took: began.elapsed() };
+        let flip = Flip { coupons: chunk.len(), expired: flipped, took: began.elapsed() };
         counter!(FLIPS.name).increment(flipped);
         let done = clock.now();
         for due in chunk {

@@ -17,10 +17,12 @@
 //! metric should stay at zero.
 //!
 //! The consumer group distributes the shards: shard s belongs to partition s modulo the partition count, which is asked
-//! for at each rebalance and every ten seconds. Any worker takes over a shard whose coupons are still unflipped a minute after their deadline.
+//! for at each rebalance and every ten seconds. Any worker sweeps a shard whose coupons are still unflipped a minute after their deadline, if
+//! nothing moves there (`neglect.rs`).
 //! Two workers on one shard, even if one was paused and resumes, cannot flip twice or early: each flip is guarded by
 //! status and by both clocks. It is one statement, so a stopped worker holds no lock. Memory holds one deadline per
-//! shard, however many coupons wait, and the due coupons of the shards being drained.
+//! shard, however many coupons wait, and of each shard that is due some thousand of its due coupons. Due shards take turns,
+//! a chunk each, so one merchant's storm delays nobody else's coupons by more than a round.
 //!
 //! Two more loops work on the same coupons: `announce.rs` announces coupons that end soon, `mover.rs` moves issued
 //! coupons to their template's new validity.
@@ -34,6 +36,7 @@ pub mod fuzz;
 mod lapse;
 mod metrics;
 mod mover;
+mod neglect;
 mod pace;
 mod skew;
 mod stock_locks;
@@ -96,7 +99,8 @@ pub async fn run(
         lost_after: config.lost_after(),
         producer: producer.clone(),
         kafka: kafka.clone(),
-        is_lost: false,
+        neglect: neglect::Neglect::default(),
+        stands: false,
         recounted: None,
         partition_count: watch::Sender::default(),
     };

@@ -5,7 +5,7 @@
 //! an immediate drain. It ignores younger rows, whose wake-ups may still be on the way, so that it never hides a loss
 //! without counting it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::expiry_shards;
@@ -16,6 +16,7 @@ use tracing::error;
 use crate::{
     deadlines::Deadlines,
     metrics::{HELD, OLDEST_OVERDUE, OVERDUE, SWEEP_FINDS, SWEEPS},
+    neglect::First,
 };
 
 /// Upper bound of the count per shard; a storm needs no exact number.
@@ -45,23 +46,25 @@ pub(crate) async fn sweep(
     Ok(())
 }
 
-/// Returns the unwatched shards whose earliest coupon has been overdue for longer than `lost_after`. The group decides
-/// who owns a shard, but only the index shows that nobody drains it.
-pub(crate) async fn neglected(
+/// Returns the unwatched shards whose earliest coupon has been overdue for longer than `lost_after`, with the first of
+/// their due coupons. The group decides who owns a shard, but only the index shows that nobody drains it.
+pub(crate) async fn overdue_elsewhere(
     connection: &mut MySqlConnection,
     deadlines: &Deadlines,
     now: DateTime<Utc>,
     lost_after: Duration,
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<BTreeMap<u8, First>, StoreError> {
     let own: Vec<u8> = deadlines.shards().into_iter().map(|(shard, _)| shard).collect();
-    let mut neglected = Vec::new();
+    let mut overdue = BTreeMap::new();
     for shard in expiry_shards().filter(|shard| !own.contains(shard)) {
         let deadline = expiry::next_deadline(connection, shard).await?;
         if deadline.is_some_and(|deadline| deadline < now - lost_after) {
-            neglected.push(shard);
+            let unused = expiry::due(connection, shard, None, now, 1).await?.pop();
+            let held = expiry::due_holds(connection, shard, None, now, 1).await?.pop();
+            overdue.insert(shard, First { unused, held });
         }
     }
-    Ok(neglected)
+    Ok(overdue)
 }
 
 /// Updates the gauge of coupons that are held.

@@ -25,6 +25,7 @@ use crate::{
     drain::{Drain, Drained, Flip, Share, Step},
     lapse::{Lapser, RETURNS_AT_ONCE, Returned},
     metrics::{HELD, OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
+    neglect::Neglect,
     pace::Pace,
     skew::ClockCheck,
     sweep,
@@ -78,6 +79,7 @@ pub(crate) struct Worker {
     pub(crate) pool: MySqlPool,
     pub(crate) clock: Clock,
     pub(crate) deadlines: Deadlines,
+    pub(crate) neglect: Neglect,
     /// Nothing is flipped before the first comparison of the clocks.
     pub(crate) clock_check: ClockCheck,
     /// Shards being drained; of the others only the deadline is known.
@@ -90,9 +92,9 @@ pub(crate) struct Worker {
     pub(crate) producer: Producer,
     /// Partition count of the wake-up topic.
     pub(crate) partition_count: watch::Sender<i32>,
-    /// Whether the partitions were lost and no assignment has come since.
-    pub(crate) is_lost: bool,
-    /// Ready once the group has assigned partitions.
+    /// Whether an assignment of the group stands.
+    pub(crate) stands: bool,
+    /// Ready while an assignment stands and no neglected shards are swept here.
     pub(crate) partitions: Part,
     /// When the number of partitions was last seen to change.
     pub(crate) recounted: Option<Instant>,
@@ -177,12 +179,15 @@ impl Worker {
     /// After losing its partitions, the worker keeps its shards: while no broker answers, nobody else can have them;
     /// and if somebody does, two workers that flip do no harm.
     fn rebalanced(&mut self, assignment: &Assignment, topic: &str) {
-        self.is_lost = assignment.is_lost();
-        if self.is_lost {
-            self.partitions.not_ready(LOST);
-        } else {
+        self.stands = assignment.stands();
+        if self.stands {
             self.deadlines.assign(&assignment.of(topic));
+            // Their shards are dropped, or due anew.
+            self.drains.clear();
+            self.neglect = Neglect::default();
             self.partitions.ready();
+        } else {
+            self.partitions.not_ready(LOST);
         }
         self.measure_shards();
     }
@@ -195,7 +200,7 @@ impl Worker {
 
     fn counted(&mut self, counted: Result<i32, TopicError>, owned: &[i32]) {
         match counted {
-            Ok(_) if self.is_lost => {}
+            Ok(_) if !self.stands => {}
             Ok(partitions) => {
                 self.partition_count.send_replace(partitions);
                 if self.deadlines.count_partitions(partitions, owned) {
@@ -245,7 +250,7 @@ impl Worker {
         Instant::now() + wait
     }
 
-    /// Drains one chunk of each of the earliest due shards. Returns how long to rest.
+    /// Drains one chunk of each of the due shards whose turn it is. Returns how long to rest.
     async fn drain(&mut self) -> anyhow::Result<Duration> {
         if !self.clock_check.may_flip() {
             return Ok(Duration::ZERO);
@@ -253,7 +258,7 @@ impl Worker {
         let is_alone = self.pace.is_alone();
         let (shards, returns) = if is_alone { (SHARDS_AT_ONCE, RETURNS_AT_ONCE) } else { (1, 1) };
         let share = Share { chunk: self.pace.chunk(), returns };
-        let due = self.deadlines.due(self.clock.now(), shards);
+        let due = self.deadlines.take_turns(self.clock.now(), shards);
         let mut drains = std::mem::take(&mut self.drains);
         let steps = due.into_iter().map(|shard| {
             let is_wary = self.deadlines.is_put_off(shard);
@@ -266,6 +271,9 @@ impl Worker {
             match done {
                 Ok(step) => {
                     rest = rest.max(self.rest_after(&step));
+                    if self.deadlines.is_adopted(shard) && step.has_ended_any() {
+                        self.neglect.swept(shard);
+                    }
                     self.drained(shard, drain, step.drained);
                 }
                 Err(error) => {
@@ -300,7 +308,7 @@ impl Worker {
             self.pace.wrote(writes);
             rest = self.pace.rest_after_return(coupons, took).min(RETURN_REST_MAX);
         }
-        if let Some(Flip { coupons, took }) = step.flip {
+        if let Some(Flip { coupons, took, .. }) = step.flip {
             self.pace.wrote(1);
             rest = rest.max(self.pace.rest_after(coupons, took));
         }
@@ -310,7 +318,10 @@ impl Worker {
     fn drained(&mut self, shard: u8, drain: Drain, drained: Drained) {
         self.mysql.ready();
         match drained {
-            Drained::More => drop(self.drains.insert(shard, drain)),
+            Drained::More => {
+                self.drains.insert(shard, drain);
+                return;
+            }
             Drained::Until(next) => self.deadlines.set(shard, next),
             Drained::TooEarly(next) => {
                 let again = next.max(self.clock.now()) + TOO_EARLY_WAIT;
@@ -318,6 +329,7 @@ impl Worker {
             }
             Drained::PutOff(again) => self.deadlines.put_off(shard, again),
         }
+        self.deadlines.give_back(shard);
     }
 
     async fn sweep(&mut self) -> anyhow::Result<()> {
@@ -343,7 +355,7 @@ impl Worker {
         let writes = connect::within(settings::writes(&mut connection)).await?;
         self.pace.count_writes(writes, Instant::now());
         // No wake-up can arrive, or not all of them.
-        if self.is_lost || !self.kafka.is_ready() || self.deadlines.is_unsettled() {
+        if !self.stands || !self.kafka.is_ready() || self.deadlines.is_unsettled() {
             self.deadlines.look_at_all();
         }
         self.mysql.ready();
@@ -358,22 +370,15 @@ impl Worker {
         connect::within(sweep::count_held(&mut connection, &self.deadlines)).await?;
         // With a wrong clock, all shards would look neglected.
         if self.clock_check.may_flip() {
-            let looked = sweep::neglected(&mut connection, &self.deadlines, now, self.lost_after);
-            self.adopt(&connect::within(looked).await?);
+            let looked =
+                sweep::overdue_elsewhere(&mut connection, &self.deadlines, now, self.lost_after);
+            let neglected = self.neglect.look(connect::within(looked).await?);
+            neglected.into_iter().for_each(|shard| self.deadlines.adopt(shard));
+            if self.stands {
+                self.neglect.show(&self.partitions);
+            }
         }
         Ok(())
-    }
-
-    /// Takes over neglected shards, and reports them in `/readyz` for as long as it does.
-    fn adopt(&mut self, neglected: &[u8]) {
-        for shard in neglected {
-            error!(shard, "nobody ends the coupons of a shard: it is swept here");
-            self.deadlines.adopt(*shard);
-        }
-        if !self.deadlines.adopted().is_empty() && !self.is_lost {
-            let shards = self.deadlines.adopted();
-            self.partitions.not_ready(format!("shards {shards:?} are nobody's, and swept here"));
-        }
     }
 
     fn failed(&self, failure: &anyhow::Error) {

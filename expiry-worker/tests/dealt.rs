@@ -3,8 +3,9 @@
 use chrono::TimeDelta;
 use coupon::{EXPIRY_SHARDS, expiry_shards};
 use devstack::OwnBroker;
+use runtime::FailPoints;
 
-use crate::harness::{Harness, PARTITIONS};
+use crate::harness::{Harness, PARTITIONS, SHARD};
 
 /// How late a coupon may end that nobody could announce because the brokers have just gone: two seconds until the next
 /// question to them, three in which none answers, one until the next look at the shards, and two for a busy machine.
@@ -15,7 +16,7 @@ const DEAL: TimeDelta = TimeDelta::seconds(12);
 
 /// A group member that owns partitions but flips nothing represents every cause of a neglected shard.
 #[tokio::test(flavor = "multi_thread")]
-async fn shards_that_nobody_looks_at_are_swept_by_others_and_reported() {
+async fn shards_that_nobody_looks_at_are_swept_by_others_and_reported_until_they_are_drained() {
     let mut test = Harness::new("neglected").await;
     let stranger = test.stranger().await;
     let worker = test.start_with(|config| config.lost_after_seconds = 1);
@@ -33,11 +34,45 @@ async fn shards_that_nobody_looks_at_are_swept_by_others_and_reported() {
     }
     test.until_expired(EXPIRY_SHARDS).await;
     worker.until_unready("partitions", "are nobody's").await;
-    // After the next assignment the shards are its own, and it is ready.
-    stranger.leave().await;
     worker.until_part_ready("partitions").await;
+    stranger.leave().await;
     worker.stop().await.unwrap();
     test.nothing_ended_wrongly().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_nobody_can_end_makes_no_worker_say_that_its_shard_is_nobodys() {
+    let mut test = Harness::new("stuck hold").await;
+    let points = [FailPoints::default(), FailPoints::default()];
+    let mut tried = points.each_ref().map(|points| points.hold("lapse.before_return"));
+    let workers = points.map(|points| {
+        test.start_with(|config| {
+            config.fail_points = points;
+            config.lost_after_seconds = 1;
+        })
+    });
+    for worker in &workers {
+        worker.until_part_ready("partitions").await;
+    }
+    let over = test.now().await - TimeDelta::minutes(1);
+    // There is no such template.
+    test.hold_in_shard(404, 1..2, over).await;
+    test.wake(SHARD, over).await;
+    // The owner and, as nothing moves there, the other one have a try.
+    for tried in &mut tried {
+        tried.reached(1).await;
+    }
+    for worker in &workers {
+        worker.until_part_ready("partitions").await;
+    }
+    for tried in tried {
+        tried.let_go();
+    }
+    for worker in workers {
+        worker.until_part_ready("partitions").await;
+        worker.stop().await.unwrap();
+    }
+    assert_eq!(test.lapsed().await, 0);
 }
 
 /// The sender of a wake-up may see another partition count.

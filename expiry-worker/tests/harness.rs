@@ -231,7 +231,18 @@ impl Harness {
 
     /// Inserts coupons of [`SHARD`] with ids from `first` on.
     pub(crate) async fn insert_many(&mut self, first: i64, count: i64, valid_until: DateTime<Utc>) {
-        let rows = (first..first + count).map(|id| row(id, SHARD.into(), valid_until));
+        self.insert_many_of(SHARD.into(), first, count, valid_until).await;
+    }
+
+    /// The same for any shard.
+    pub(crate) async fn insert_many_of(
+        &mut self,
+        shard: i64,
+        first: i64,
+        count: i64,
+        valid_until: DateTime<Utc>,
+    ) {
+        let rows = (first..first + count).map(|id| row(id, shard, valid_until));
         let sql = insert_coupons(rows);
         verify::execute(&mut self.connection, &sql).await.unwrap();
     }

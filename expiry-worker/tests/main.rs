@@ -7,6 +7,7 @@ mod harness;
 mod holds;
 mod lapse_faults;
 mod lapses;
+mod storms;
 mod stuck;
 
 use chrono::TimeDelta;

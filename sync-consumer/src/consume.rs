@@ -10,11 +10,11 @@ use redis_view::{Applied, Change, UserChanges, ViewError, ViewStore};
 use runtime::{Clock, Part};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, Message, Producer, TopicNames};
+use topic::{Assignment, Consumer, Message, Producer, TopicNames};
 use tracing::{error, warn};
 
 use crate::{
-    dead_letter,
+    LOST, dead_letter,
     gap::{Gap, Positions},
     lag,
     metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, REPAIRS},
@@ -36,7 +36,7 @@ const CALLS_AT_ONCE: usize = 4;
 /// offsets show gaps, and no batch has to wait for this check.
 const GAP_CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// Idle time after which the lag is reported as 0, or as unknown if no broker answers.
+/// Idle time after which the lag is reported as 0, or as unknown if nobody can know it.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Consume {
@@ -45,7 +45,7 @@ pub(crate) struct Consume {
     pub(crate) brokers: String,
     pub(crate) names: TopicNames,
     pub(crate) clock: Clock,
-    /// Ready once the group has assigned partitions.
+    /// Ready while an assignment of the group stands.
     pub(crate) partitions: Part,
     /// Ready while the last attempt at a batch succeeded.
     pub(crate) stores: Part,
@@ -69,7 +69,7 @@ impl Consume {
                 () = stop.cancelled() => break,
                 // Partitions are assigned while the loop waits for the next batch, hence a branch of its own.
                 Ok(()) = rebalances.changed() => {
-                    self.partitions.ready();
+                    self.rebalanced(&rebalances.borrow_and_update());
                     gap_check_at = Instant::now();
                     continue;
                 }
@@ -82,7 +82,7 @@ impl Consume {
                     continue;
                 }
                 () = tokio::time::sleep(IDLE_AFTER) => {
-                    self.measure_idle();
+                    self.measure_idle(&rebalances.borrow());
                     continue;
                 }
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
@@ -96,6 +96,15 @@ impl Consume {
         Ok(())
     }
 
+    fn rebalanced(&self, assignment: &Assignment) {
+        if assignment.stands() {
+            self.partitions.ready();
+        } else {
+            self.partitions.not_ready(LOST);
+            self.measure_idle(assignment);
+        }
+    }
+
     /// Processes a batch. `None` if stopped before.
     async fn until_applied(
         &self,
@@ -107,9 +116,17 @@ impl Consume {
         histogram!(BATCH.name).record(count(batch.len()));
         let gaps = self.until_gaps_known(positions, batch, stop).await?;
         let spans = spans::of(batch);
+        if !gaps.is_empty() {
+            // Once, and not at each attempt at the batch: views that readers build afterwards lack nothing.
+            let attempt = || {
+                self.measure_lag(&work);
+                self.drop_all(&gaps)
+            };
+            self.until_done(stop, attempt).await?;
+        }
         let attempt = || {
             self.measure_lag(&work);
-            self.step(&work, &gaps)
+            self.step(&work)
         };
         self.until_done(stop, attempt).await?;
         drop(spans);
@@ -153,8 +170,7 @@ impl Consume {
         positions.learn(&committed);
         let gaps = positions.forgotten(owned, &offsets);
         if !gaps.is_empty() {
-            let drop_all = || async { self.drop_all(&gaps).await.context("view") };
-            self.until_done(stop, drop_all).await?;
+            self.until_done(stop, || self.drop_all(&gaps)).await?;
             positions.skip(&gaps);
         }
         Some(())
@@ -192,14 +208,11 @@ impl Consume {
         }
     }
 
-    /// Makes one attempt at a batch. All of it may be repeated.
+    /// Makes one attempt at a batch, whose gaps are handled. All of it may be repeated.
     ///
     /// Views that lack a change are dropped before any later change is applied: otherwise they would answer a reader
     /// who asks for the list `after` the later one.
-    async fn step(&self, work: &Work<'_>, gaps: &[Gap]) -> anyhow::Result<()> {
-        if !gaps.is_empty() {
-            self.drop_all(gaps).await.context("view")?;
-        }
+    async fn step(&self, work: &Work<'_>) -> anyhow::Result<()> {
         for user in work.undecodable.iter().filter_map(|undecodable| undecodable.user) {
             self.view.drop_view(user).await.context("view")?;
             counter!(DROPPED_VIEWS.name, "reason" => "undecodable").increment(1);
@@ -222,7 +235,7 @@ impl Consume {
 
     /// Drops all views, because the effect of the missing messages is unknown. Each user's next reader rebuilds that
     /// view from MySQL.
-    async fn drop_all(&self, gaps: &[Gap]) -> Result<(), ViewError> {
+    async fn drop_all(&self, gaps: &[Gap]) -> anyhow::Result<()> {
         for Gap { partition, from, to } in gaps {
             error!(
                 topic.partition = partition,
@@ -231,7 +244,7 @@ impl Consume {
                 "the topic forgot messages before they were read: all views are dropped"
             );
         }
-        let dropped = self.view.drop_all().await?;
+        let dropped = self.view.drop_all().await.context("view")?;
         counter!(GAPS.name).increment(gaps.len() as u64);
         counter!(DROPPED_VIEWS.name, "reason" => "gap").increment(dropped as u64);
         Ok(())
@@ -294,9 +307,9 @@ impl Consume {
         Ok(())
     }
 
-    /// Reports lag 0 while no message waits, and an unknown lag while no broker answers.
-    fn measure_idle(&self) {
-        lag::show(self.kafka.is_ready().then_some(0.0), &self.partitions);
+    /// Reports lag 0 while no message waits, and an unknown lag while no broker answers or no assignment stands.
+    fn measure_idle(&self, assignment: &Assignment) {
+        lag::show(lag::idle(self.kafka.is_ready(), assignment), &self.partitions);
     }
 
     /// Called at each attempt, so that the lag grows while a store is down.

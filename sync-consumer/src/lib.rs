@@ -47,6 +47,10 @@ pub use waker::wake_up_group;
 /// that a gate lacks.
 const MYSQL_CONNECTIONS: u32 = 2;
 
+/// Reported in `/readyz` while the partitions are lost.
+pub(crate) const LOST: &str =
+    "the partitions were lost and no assignment has come: nothing is read here";
+
 const VIEW_UNUSABLE: &str = "the view's Redis cannot be used (VIEW_REDIS_URL)";
 
 /// Returns the name of the views' consumer group under a topic prefix.

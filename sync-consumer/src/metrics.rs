@@ -25,7 +25,7 @@ pub(crate) const LAG: Metric = Metric {
     meaning: "age of the oldest unfinished message of the lists: its change is not applied, or it is \
               not set aside. It counts from the tailer's time, or from the broker's \
               if the message cannot be read; 0 after a second without messages, and NaN while no \
-              broker answers: then it is unknown",
+              broker answers, no partitions are assigned yet, or they are lost: then it is unknown",
     worry: Some("above 30"),
 };
 

@@ -11,9 +11,12 @@ use metrics::counter;
 use runtime::{Clock, Part};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, ExpiryWakeUp, FetchAhead, Producer, TopicNames};
+use topic::{
+    Assignment, Consumer, ConsumerOptions, ExpiryWakeUp, FetchAhead, Producer, TopicNames,
+};
 
 use crate::{
+    LOST,
     metrics::WAKE_UPS,
     retry::Retry,
     wake_up::{self, PendingWakeUps, WakeUps},
@@ -45,7 +48,7 @@ pub(crate) struct Waker {
     clock: Clock,
     /// Partitions of the wake-ups' topic.
     partitions: i32,
-    /// Ready once the group has assigned partitions, while the last attempt to send succeeded.
+    /// Ready while an assignment of the group stands and the last attempt to send succeeded.
     health: Part,
 }
 
@@ -84,7 +87,7 @@ impl Waker {
                 biased;
                 () = stop.cancelled() => break,
                 Ok(()) = rebalances.changed() => {
-                    self.health.ready();
+                    self.show(&rebalances.borrow_and_update());
                     continue;
                 }
                 _ = counts.tick() => {
@@ -101,6 +104,7 @@ impl Waker {
                 if !self.until_sent(&pending, stop).await {
                     break;
                 }
+                self.show(&rebalances.borrow());
                 pending.take().iter().for_each(|message| consumer.store(message));
             }
         }
@@ -109,6 +113,15 @@ impl Waker {
             pending.take().iter().for_each(|message| consumer.store(message));
         }
         consumer.close().await.context("the last offsets were not committed; they will repeat")
+    }
+
+    /// Reports whether this member has partitions to read. Call it after a success.
+    fn show(&self, assignment: &Assignment) {
+        if assignment.stands() {
+            self.health.ready();
+        } else {
+            self.health.not_ready(LOST);
+        }
     }
 
     /// Asks for the number of partitions, which may have risen. While no broker answers the last one stays.
@@ -127,7 +140,6 @@ impl Waker {
                 return false;
             }
         }
-        retry.done();
         true
     }
 

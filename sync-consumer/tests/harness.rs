@@ -13,9 +13,9 @@ use runtime::{Clock, Health};
 use sync_consumer::Config;
 use testkit::{Running, until};
 use topic::{
-    Consumer, ConsumerOptions, Event, ExpiryWakeUp, Message, Op, Producer, ProducerOptions, Source,
-    TableReader, TopicLayout, TopicNames, UserCouponRow, committed_lag, ensure_topics,
-    topic_offsets,
+    Consumer, ConsumerOptions, Event, ExpiryWakeUp, FencedWriter, Message, Op, Producer,
+    ProducerOptions, Source, TableReader, TopicLayout, TopicNames, UserCouponRow, committed_lag,
+    ensure_topics, topic_offsets,
 };
 
 /// Options of the command line that a test sets.
@@ -39,8 +39,16 @@ pub(crate) struct Harness {
 
 impl Harness {
     pub(crate) async fn new(name: &str) -> Self {
+        Self::of(TestServers::shared().scope(name)).await
+    }
+
+    /// Like [`Self::new`], with the test's own broker.
+    pub(crate) async fn on_broker(name: &str, brokers: &str) -> Self {
+        Self::of(TestServers::shared().scope(name).with_broker(brokers)).await
+    }
+
+    async fn of(scope: Scope) -> Self {
         testkit::record_metrics();
-        let scope = TestServers::shared().scope(name);
         let servers = &scope.endpoints;
         mysql_store::migrate::run(&servers.database_url).await.unwrap();
         let names = TopicNames::new(&scope.topic_prefix);
@@ -166,6 +174,11 @@ impl Harness {
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
     }
 
+    /// The lag that the most recently started consumer shows; `None` if it is unknown.
+    pub(crate) fn lag(&self) -> Option<f64> {
+        self.health.status().get("partitions")?["lag_seconds"].as_f64()
+    }
+
     /// Waits until no user has a view.
     pub(crate) async fn until_no_view(&self) {
         until(async || self.view.users().await.unwrap(), Vec::is_empty).await;
@@ -179,15 +192,7 @@ impl Harness {
     }
 
     pub(crate) async fn send(&self, row: &UserCouponRow) {
-        let event = Event {
-            before: None,
-            after: Some(row.clone()),
-            op: Op::Create,
-            source: Source::default(),
-            ts_ms: 1_000,
-        };
-        let payload = serde_json::to_vec(&event).unwrap();
-        self.send_raw(&row.user_id.to_string(), &payload).await;
+        self.send_raw(&row.user_id.to_string(), &change(row)).await;
     }
 
     pub(crate) async fn send_all(&self, rows: &[UserCouponRow]) {
@@ -200,6 +205,18 @@ impl Harness {
 
     pub(crate) async fn send_to(&self, topic: &str, key: &str, payload: &[u8]) {
         self.producer.send(topic, None, key.as_bytes(), payload, &[]).await.unwrap();
+    }
+
+    /// Sends a change, and behind it in its partition, with an offset between them that no message has, bytes.
+    pub(crate) async fn send_behind_a_gap(&self, row: &UserCouponRow, payload: &[u8]) {
+        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let writer = FencedWriter::take_over(brokers, &topic).await.unwrap();
+        let key = row.user_id.to_string().into_bytes();
+        // The commit of its transaction takes an offset and is no message.
+        writer.write(&topic, &key, &change(row)).await.unwrap();
+        let offsets = topic_offsets(brokers, &topic).await.unwrap();
+        let partition = offsets.iter().find(|held| held.end == 2).unwrap().partition;
+        self.producer.send(&topic, Some(partition), &key, payload, &[]).await.unwrap();
     }
 
     /// Waits until every sent change has taken effect.
@@ -267,6 +284,18 @@ fn message(topic: &str, partition: i32) -> Message {
         headers: Vec::new(),
         timestamp_ms: None,
     }
+}
+
+/// The change event of a new row.
+fn change(row: &UserCouponRow) -> Vec<u8> {
+    let event = Event {
+        before: None,
+        after: Some(row.clone()),
+        op: Op::Create,
+        source: Source::default(),
+        ts_ms: 1_000,
+    };
+    serde_json::to_vec(&event).unwrap()
 }
 
 /// Version 1 of a coupon of template 1.

@@ -11,7 +11,7 @@ mod returns;
 mod unversioned;
 
 use coupon::UserId;
-use devstack::OwnView;
+use devstack::{OwnBroker, OwnView};
 use harness::{Harness, row, used};
 use testkit::{Proxy, STATE_MAX, until};
 use topic::ExpiryWakeUp;
@@ -204,6 +204,28 @@ async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
     test.ensure_topics().await;
     test.caught_up().await;
     assert_eq!(test.dead_letters().await.len(), 1);
+    consumer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_whose_partitions_are_lost_says_so_and_knows_no_lag_until_it_has_some_again() {
+    let mut broker = OwnBroker::start("consumer-broker").await.unwrap();
+    let test = Harness::on_broker("broker away", &broker.server.address().to_string()).await;
+    test.warm(USER).await;
+    let consumer = test.start();
+    consumer.until_ready().await;
+    until(async || test.lag(), |lag| *lag == Some(0.0)).await;
+    broker.server.kill().unwrap();
+    for part in ["partitions", "wake_ups"] {
+        consumer.until_unready(part, "were lost").await;
+    }
+    until(async || test.lag(), Option::is_none).await;
+    broker.server.start().await.unwrap();
+    consumer.until_ready().await;
+    test.send(&row(1, 70)).await;
+    test.caught_up().await;
+    assert_eq!(test.listed(USER).await, ["1_1"]);
+    until(async || test.lag(), |lag| *lag == Some(0.0)).await;
     consumer.stop().await.unwrap();
 }
 

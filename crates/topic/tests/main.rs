@@ -125,6 +125,30 @@ async fn what_was_not_stored_comes_again_and_counts_as_lag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_more_members_than_partitions_the_assignment_of_none_stands_too() {
+    let test = Test::new("more members").await;
+    let topic = test.names.expiry();
+    let members = [test.join(&topic).await, test.join(&topic).await, test.join(&topic).await];
+    let seen = || members.each_ref().map(|member| member.rebalances().borrow().clone());
+    assert!(seen().iter().all(|own| !own.stands() && !own.is_lost()), "none has come yet");
+    at_last(async || {
+        for member in &members {
+            let asked = member.next_batch(1);
+            drop(tokio::time::timeout(Duration::from_millis(50), asked).await);
+        }
+        let all = seen();
+        let mut counts = all.each_ref().map(|own| own.all().len());
+        counts.sort_unstable();
+        let stand = all.iter().all(|own| own.stands() && !own.is_lost());
+        if counts == [0, 1, 1] && stand { Ok(()) } else { Err(all) }
+    })
+    .await;
+    for member in members {
+        member.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn partitions_are_shared_with_a_second_member_and_come_back_when_it_leaves() {
     let test = Test::new("shared").await;
     let topic = test.names.expiry();

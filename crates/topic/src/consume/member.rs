@@ -19,14 +19,30 @@ use crate::client::{self, lost_brokers::LostBrokers};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Assignment {
     partitions: Vec<(String, i32)>,
-    is_lost: bool,
+    standing: Standing,
+}
+
+/// Whether the group has dealt partitions to a member.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Standing {
+    /// The first assignment has not come.
+    #[default]
+    Awaited,
+    Stands,
+    Lost,
 }
 
 impl Assignment {
+    /// Returns whether the group has assigned partitions, and they were not lost since. With more members than partitions
+    /// it assigns none to some: that stands too.
+    pub fn stands(&self) -> bool {
+        self.standing == Standing::Stands
+    }
+
     /// Returns whether the partitions were revoked and no assignment has come since. Possibly no broker has answered
     /// for longer than a session, and then no other member owns them either.
     pub fn is_lost(&self) -> bool {
-        self.is_lost
+        self.standing == Standing::Lost
     }
 
     /// Returns its partitions of one topic, ascending.
@@ -90,7 +106,7 @@ impl Member {
     pub(crate) fn retire(&self) -> Self {
         self.assignments.send_modify(|assignment| {
             self.retired.store(true, Ordering::Release);
-            *assignment = Assignment { partitions: Vec::new(), is_lost: true };
+            *assignment = Assignment { partitions: Vec::new(), standing: Standing::Lost };
         });
         self.membership.send_modify(|membership| {
             membership.lost_since = None;
@@ -129,20 +145,21 @@ impl ConsumerContext for Member {
     /// thread that answers ends once the last partition is given up.
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let is_new = matches!(rebalance, Rebalance::Assign(_));
-        let mut owned = 0;
+        let (mut owned, mut is_lost) = (0, false);
         // Under the same lock as `retire`.
         let counts = self.assignments.send_if_modified(|assignment| {
             let counts = !self.is_retired();
             if counts {
                 assignment.follow(rebalance);
                 owned = assignment.partitions.len();
-                assignment.is_lost = owned == 0 && !is_new;
+                is_lost = owned == 0 && !is_new;
+                assignment.standing = if is_lost { Standing::Lost } else { Standing::Stands };
             }
             counts
         });
         if counts {
             info!(partitions = owned, "partitions assigned");
-            let lost_since = (owned == 0 && !is_new).then(Instant::now);
+            let lost_since = is_lost.then(Instant::now);
             self.membership.send_modify(|membership| membership.lost_since = lost_since);
         }
     }

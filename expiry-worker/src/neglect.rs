@@ -1,0 +1,97 @@
+//! Shards that their owner neglects: which of them are taken over, and which are reported.
+//!
+//! An overdue coupon alone says little. Its owner may be in a storm, or the coupon may be one that nobody can end. So a
+//! shard is taken over if the first of its due coupons have not moved between two looks, and it is reported if coupons
+//! ended here that the owner should have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mysql_store::expiry::{Due, DueHold};
+use runtime::Part;
+use tracing::error;
+
+/// The first due coupons of a shard, in the order of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct First {
+    pub(crate) unused: Option<Due>,
+    pub(crate) held: Option<DueHold>,
+}
+
+/// What the looks at the shards of others have shown.
+#[derive(Debug, Default)]
+pub(crate) struct Neglect {
+    /// The overdue shards of the last look.
+    overdue: BTreeMap<u8, First>,
+    /// Shards that were taken over and whose coupons have ended here since the last look.
+    swept: BTreeSet<u8>,
+    /// The same between the last look and the one before.
+    swept_before: BTreeSet<u8>,
+}
+
+impl Neglect {
+    /// Takes in a look at the overdue shards of others, and returns those in which nothing has moved since the last one.
+    pub(crate) fn look(&mut self, overdue: BTreeMap<u8, First>) -> Vec<u8> {
+        self.swept_before = std::mem::take(&mut self.swept);
+        let before = std::mem::replace(&mut self.overdue, overdue);
+        let still = self.overdue.iter().filter(|(shard, first)| before.get(shard) == Some(first));
+        still.map(|(shard, _)| *shard).collect()
+    }
+
+    /// Notes that coupons of a shard that was taken over have ended here. If none end, its owner was quicker, or they
+    /// cannot end.
+    pub(crate) fn swept(&mut self, shard: u8) {
+        self.swept.insert(shard);
+    }
+
+    /// Reports, until the next look, the shards that were swept here before the last one.
+    pub(crate) fn show(&self, part: &Part) {
+        let shards = &self.swept_before;
+        if shards.is_empty() {
+            part.ready();
+        } else {
+            error!(?shards, "nobody ends the coupons of shards: they are swept here");
+            part.not_ready(format!("shards {shards:?} are nobody's, and swept here"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use coupon::CouponId;
+    use runtime::Health;
+
+    use super::*;
+
+    fn look(shards: &[(u8, i64)]) -> BTreeMap<u8, First> {
+        let due = |id| Due { id: CouponId(id), valid_until: DateTime::UNIX_EPOCH };
+        let first =
+            |(shard, id): &(u8, i64)| (*shard, First { unused: Some(due(*id)), held: None });
+        shards.iter().map(first).collect()
+    }
+
+    #[test]
+    fn a_shard_is_neglected_once_its_first_coupon_is_the_same_at_two_looks() {
+        let mut neglect = Neglect::default();
+        assert!(neglect.look(look(&[(1, 10), (2, 20), (3, 30)])).is_empty());
+        // The owner of the first is at work, and that of the second has come to the end.
+        assert_eq!(neglect.look(look(&[(1, 11), (3, 30)])), [3]);
+        assert_eq!(neglect.look(look(&[(1, 11), (2, 20)])), [1]);
+    }
+
+    #[test]
+    fn a_swept_shard_is_reported_from_the_next_look_to_the_one_after_it() {
+        let health = Health::default();
+        let part = health.part("partitions");
+        let mut neglect = Neglect::default();
+        let looked = |neglect: &mut Neglect| {
+            neglect.look(look(&[]));
+            neglect.show(&part);
+            health.unready().get("partitions").cloned()
+        };
+        neglect.swept(3);
+        let why = looked(&mut neglect).unwrap();
+        assert!(why.contains("{3} are nobody's"), "{why}");
+        assert_eq!(looked(&mut neglect), None);
+    }
+}
