@@ -80,7 +80,8 @@ impl QueueOffsets {
     }
 
     /// Like [`QueueOffsets::committed`], with the end of the partition. It may be below an end that was returned
-    /// before: a topic that was made anew, or a broker that has lost messages, begins below it.
+    /// before: a topic that was made anew, or a broker that has lost messages, begins below it. A new leader that does not
+    /// know yet how far its copies had come answers no end, rather than an earlier one (KIP-207).
     ///
     /// # Errors
     ///
