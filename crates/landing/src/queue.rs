@@ -91,8 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_noted_end_is_passed_once_it_is_committed_or_the_end_of_a_partition_that_is_shorter_now()
-     {
+    fn a_noted_end_is_passed_once_it_is_committed_or_the_end_of_a_partition_that_is_shorter_now() {
         let reach = |committed, end| QueueReach { committed, end };
         let mut noted = 500;
         assert!(!reach(499, 900).has_passed(&mut noted));
