@@ -13,55 +13,54 @@ local kept = math.max(tonumber(meta[3]) or 0, REQUESTS_KEPT)
 
 -- Drops the oldest landed requests beyond that number, never a pending or queued one.
 local function trim(entry)
-    local left, excess = {}, #entry.requests - kept
-    for _, request in ipairs(entry.requests) do
-        if excess > 0 and request.state == 'l' then
-            excess = excess - 1
+    local at = 1
+    while #entry.requests > kept and at <= #entry.requests do
+        if entry.requests[at].state == 'l' then
+            local dropped = table.remove(entry.requests, at)
             entry.flags = LOOK_IN_MYSQL
-            if is_above(request.id, entry.floor) then entry.floor = request.id end
+            if is_above(dropped.id, entry.floor) then entry.floor = dropped.id end
         else
-            table.insert(left, request)
+            at = at + 1
         end
     end
-    entry.requests = left
 end
 
--- Marks the requests of these ids as landed. Returns how many were pending or queued.
-local function settle(entry, ids)
-    local settled = 0
+-- Marks the request as landed. Returns whether it was pending or queued.
+local function settle(entry, id)
     for _, request in ipairs(entry.requests) do
-        if ids[request.id] and request.state ~= 'l' then
+        if request.id == id and request.state ~= 'l' then
             request.state = 'l'
-            settled = settled + 1
+            trim(entry)
+            return true
         end
     end
-    if settled > 0 then trim(entry) end
-    return settled
+    return false
 end
 
--- A few commands for all: one for each claim costs more than the claim's own work. Each user's entry is decoded once,
--- however many of the claims are theirs.
-local users, members, of_user = {}, {}, {}
+-- A few commands for all: one for each claim costs more than the claim's own work.
+local users, members = {}, {}
 for at = 3, #ARGV, 2 do
-    local user, id = ARGV[at], ARGV[at + 1]
-    if not of_user[user] then
-        of_user[user] = {}
-        table.insert(users, user)
-    end
-    of_user[user][id] = true
-    table.insert(members, id .. ':' .. user)
+    local user = ARGV[at]
+    table.insert(users, user)
+    table.insert(members, ARGV[at + 1] .. ':' .. user)
 end
 if #users == 0 then return 0 end
 
+-- Each user's entry is decoded and encoded once, however many of the claims are theirs.
 local texts, settled, changed = redis.call('HMGET', KEYS[2], unpack(users)), 0, {}
+local entries, settled_of = {}, {}
 for index, user in ipairs(users) do
-    local entry = texts[index] and decode(texts[index], KEYS[1], user)
-    local of_entry = entry and settle(entry, of_user[user]) or 0
-    if of_entry > 0 then
-        settled = settled + of_entry
-        table.insert(changed, user)
-        table.insert(changed, encode(entry))
+    if entries[user] == nil then
+        entries[user] = texts[index] and decode(texts[index], KEYS[1], user) or false
     end
+    if entries[user] and settle(entries[user], ARGV[2 + 2 * index]) then
+        settled = settled + 1
+        settled_of[user] = entries[user]
+    end
+end
+for user, entry in pairs(settled_of) do
+    table.insert(changed, user)
+    table.insert(changed, encode(entry))
 end
 if settled > 0 then redis.call('HSET', KEYS[2], unpack(changed)) end
 redis.call('ZREM', KEYS[3], unpack(members))
