@@ -76,7 +76,7 @@ pub const GATE_VERDICTS: Metric = Metric {
         ],
     }],
     meaning: "the gate's answer: `admitted`, `queued`, `outbox_full` (its relays are behind), \
-              `too_many_queued` (a thousand claims of this user wait), \
+              `too_many_queued` (200 claims of this user wait), \
               `replay` (the key is known), `key_reused`, or a \
               refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
               `insufficient`, `banned` (too many holds lapsed); `not_loaded`, `other_epoch` and `too_old` come from new gates",

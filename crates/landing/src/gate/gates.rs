@@ -173,14 +173,23 @@ impl Gates {
         self.looked.notified().await;
     }
 
-    /// Reports a wrong gate and waits for the next check of the gates, at most [`MEND_MAX`].
+    /// Reports a wrong gate and waits until a check of the gates knows a newer one, at most [`MEND_MAX`].
     pub async fn mend(&self, template: TemplateId, epoch: Epoch) {
-        // Start listening before the request, so that even a fast check is not missed.
-        let mut looked = pin!(self.looked.notified());
-        looked.as_mut().enable();
         self.report_wrong(template, epoch);
-        if tokio::time::timeout(MEND_MAX, looked).await.is_err() {
-            debug!(template.id = %template, "the gates were not looked at in time");
+        let mended = async {
+            loop {
+                // Start listening before the comparison, so that no check is missed.
+                let mut looked = pin!(self.looked.notified());
+                looked.as_mut().enable();
+                if self.known(template) > epoch {
+                    return;
+                }
+                // A check that began before the report has not seen it.
+                looked.await;
+            }
+        };
+        if tokio::time::timeout(MEND_MAX, mended).await.is_err() {
+            debug!(template.id = %template, "the gate was not mended in time");
         }
     }
 
