@@ -3,7 +3,7 @@
 use coupon::{TemplateId, UserId};
 use devstack::{Flavor, PlatformOptions};
 use mysql_store::verify::{self, BULK_ROWS, insert_bulk_of};
-use pipeline_tests::{STATE_MAX, until};
+use pipeline_tests::{STATE_MAX, World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
@@ -147,6 +147,17 @@ async fn same_rows(flavor: Flavor) {
     world.end().await;
 }
 
+/// A template with [`BULKS`] bulks of coupons, each of another user.
+async fn template_of_bulks(world: &World) -> TemplateId {
+    let template = world.template(1, |new| new).await;
+    let mut connection = world.mysql().await;
+    for bulk in 0..BULKS {
+        let first = 1_000_000 + bulk * BULK_ROWS;
+        insert_bulk_of(&mut connection, template, first, world.clock.now()).await.unwrap();
+    }
+    template
+}
+
 testkit::on_each_flavor! {
     not_taken:
     an_export_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was,
@@ -158,12 +169,7 @@ async fn not_taken(flavor: Flavor) {
         |options: PlatformOptions| options.with_env("DATABASE_CONNECTIONS", &POOL.to_string());
     let Some((world, _own)) = world_on(flavor, "slow exports", small).await else { return };
     let api = world.api();
-    let template = world.template(1, |new| new).await;
-    let mut connection = world.mysql().await;
-    for bulk in 0..BULKS {
-        let first = 1_000_000 + bulk * BULK_ROWS;
-        insert_bulk_of(&mut connection, template, first, world.clock.now()).await.unwrap();
-    }
+    let template = template_of_bulks(&world).await;
     let path = format!("/v1/templates/{template}/coupons");
     let export = || api.operator(Method::GET, &path).header("accept", "application/x-ndjson");
     let mut slow = Vec::new();
@@ -196,12 +202,7 @@ async fn not_taken(flavor: Flavor) {
 async fn an_export_that_sends_nothing_ends_when_its_client_has_left_and_gives_its_place_back() {
     let (own, world) = unknown_ids::start("left-exports", |options| options).await;
     let api = world.api();
-    let template = world.template(1, |new| new).await;
-    let mut connection = world.mysql().await;
-    for bulk in 0..BULKS {
-        let first = 1_000_000 + bulk * BULK_ROWS;
-        insert_bulk_of(&mut connection, template, first, world.clock.now()).await.unwrap();
-    }
+    let template = template_of_bulks(&world).await;
     let chunks = || -> i64 {
         let count = "select count(*) from mysql.general_log where command_type = 'Execute' \
                      and argument like '%from user_coupon force index (uq_number)%'";
@@ -221,6 +222,7 @@ async fn an_export_that_sends_nothing_ends_when_its_client_has_left_and_gives_it
         all
     };
     let before = chunks();
+    let mut connection = world.mysql().await;
     verify::execute(&mut connection, "lock tables user_coupon write").await.unwrap();
     let mut left = Vec::new();
     for _ in 0..EXPORTS {
