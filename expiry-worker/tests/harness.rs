@@ -217,7 +217,8 @@ impl Harness {
     /// All announcements: coupon, lead time and deadline. Asserts that there are no duplicates.
     pub(crate) async fn announced(&self) -> BTreeSet<(i64, u32, DateTime<Utc>)> {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiring());
-        let all = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+        let all =
+            TableReader::open_to_end(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
         let read = |message: &Message| {
             let soon: ExpiringSoon = decode(message.payload.as_deref().unwrap()).unwrap();
             assert_eq!(message.key, soon.user_id.to_string().into_bytes());

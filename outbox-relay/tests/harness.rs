@@ -180,7 +180,7 @@ impl Harness {
 
     async fn read(&self, topic: &str) -> Vec<Message> {
         let brokers = &self.scope.endpoints.kafka_brokers;
-        TableReader::open(brokers, topic).await.unwrap().read_to_end().await.unwrap()
+        TableReader::open_to_end(brokers, topic).await.unwrap().read_to_end().await.unwrap()
     }
 
     /// Counts the names that are held by workers.

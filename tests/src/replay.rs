@@ -13,7 +13,7 @@ const AT_A_TIME: usize = 256;
 /// # Errors
 /// The broker cannot be read.
 pub async fn published(brokers: &str, topic: &str) -> Result<Vec<Message>, TopicError> {
-    let mut messages = TableReader::open(brokers, topic).await?.read_to_end().await?;
+    let mut messages = TableReader::open_to_end(brokers, topic).await?.read_to_end().await?;
     let mut seen = HashSet::new();
     messages.retain(|message| seen.insert((message.key.clone(), message.payload.clone())));
     Ok(messages)

@@ -102,7 +102,7 @@ impl Tail {
 
     /// Returns all messages of a topic.
     pub async fn messages(&self, topic: &str) -> Vec<Message> {
-        TableReader::open(self.brokers(), topic).await.unwrap().read_to_end().await.unwrap()
+        TableReader::open_to_end(self.brokers(), topic).await.unwrap().read_to_end().await.unwrap()
     }
 
     /// Counts the messages in the coupons' topic.

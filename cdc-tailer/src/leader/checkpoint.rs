@@ -154,7 +154,8 @@ pub(crate) async fn load(
     names: &TopicNames,
     database: &str,
 ) -> Result<Option<Checkpoint>, TopicError> {
-    let messages = TableReader::open(brokers, &names.checkpoint()).await?.read_to_end().await?;
+    let messages =
+        TableReader::open_to_end(brokers, &names.checkpoint()).await?.read_to_end().await?;
     let own = messages.into_iter().rev().find(|message| message.key == database.as_bytes());
     let Some(payload) = own.and_then(|message| message.payload) else { return Ok(None) };
     match topic::decode::<Layout>(&payload).map(|layout| layout.version) {

@@ -189,7 +189,7 @@ pub(crate) async fn each_message(
     topic: &str,
     mut look: impl FnMut(&Message),
 ) -> Result<(), VerifyError> {
-    let mut reader = TableReader::open(&sources.brokers, topic).await?;
+    let mut reader = TableReader::open_to_end(&sources.brokers, topic).await?;
     let mut looked_at = 0;
     while !reader.caught_up() {
         let batch = reader.next_batch(BATCH).await?;

@@ -195,7 +195,8 @@ async fn forget_messages(world: &World) {
 async fn offsets_without_message(world: &World, topic: &str) -> i64 {
     let brokers = &world.sources.brokers;
     let spans = topic_offsets(brokers, topic).await.unwrap();
-    let messages = TableReader::open(brokers, topic).await.unwrap().read_to_end().await.unwrap();
+    let messages =
+        TableReader::open_to_end(brokers, topic).await.unwrap().read_to_end().await.unwrap();
     // Messages that came after the offsets were read do not count.
     let ends: HashMap<i32, i64> = spans.iter().map(|held| (held.partition, held.end)).collect();
     let counted = messages.iter().filter(|message| message.offset < ends[&message.partition]);

@@ -314,7 +314,8 @@ pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, Coupo
 /// Returns every coupon change in the topic.
 pub(crate) async fn events(world: &World) -> Vec<Event<UserCouponRow>> {
     let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
-    let messages = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    let messages =
+        TableReader::open_to_end(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     messages.iter().map(|message| decode(message.payload.as_deref().unwrap()).unwrap()).collect()
 }
 

@@ -46,7 +46,8 @@ async fn look(shopper: &Shopper, accepted: &Accepted) -> Option<Fate> {
 
 async fn has_reported(world: &World) -> bool {
     let (brokers, topic) = (&world.sources.brokers, world.sources.topics.claim_progress());
-    let reports = TableReader::open(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    let reports =
+        TableReader::open_to_end(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     let reports = reports.iter().filter_map(|report| report.payload.as_deref());
     reports
         .map(|report| PartitionProgress::decode(report).unwrap())

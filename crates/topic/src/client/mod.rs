@@ -19,6 +19,7 @@ use rdkafka::{
     producer::{DeliveryResult, ProducerContext},
     types::RDKafkaErrorCode,
 };
+use tokio::runtime::Handle;
 use tracing::{debug, info, warn};
 
 #[cfg(feature = "verify")]
@@ -142,6 +143,15 @@ where
     F: FnOnce() -> Result<T, TopicError> + Send + 'static,
 {
     tokio::task::spawn_blocking(call).await.map_err(TopicError::Interrupted)?
+}
+
+/// Drops a consumer on another thread: it closes for a tenth of a second, and blocks its thread meanwhile. The runtime
+/// does not end before that.
+pub(crate) fn close_aside<T: Send + 'static>(consumer: T) {
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(consumer))),
+        Err(_) => drop(consumer),
+    }
 }
 
 /// Waits until a broker answers and every topic of `topics` has leaders, at most [`CONNECT_WAIT`].

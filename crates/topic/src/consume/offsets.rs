@@ -40,12 +40,8 @@ pub async fn topic_offsets(
     brokers: &str,
     topic: &str,
 ) -> Result<Vec<PartitionOffsets>, TopicError> {
-    let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
-    client::blocking(move || {
-        let consumer = reader(&brokers, "offset-reader")?;
-        watermarks(&consumer, &brokers, &topic)
-    })
-    .await
+    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    with_reader(brokers, "offset-reader", move |reader| watermarks(reader, &address, &topic)).await
 }
 
 /// Returns the number of partitions of a topic, once they have leaders. A new topic has none at first, and callers that
@@ -76,11 +72,10 @@ pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
 ///
 /// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i64, TopicError> {
-    let (brokers, group, topic) = (brokers.to_owned(), group.to_owned(), topic.to_owned());
-    client::blocking(move || {
-        let consumer = reader(&brokers, &group)?;
-        let ends = watermarks(&consumer, &brokers, &topic)?;
-        let committed = committed(&consumer, &topic, ends.iter().map(|end| end.partition))?;
+    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    with_reader(brokers, group, move |reader| {
+        let ends = watermarks(reader, &address, &topic)?;
+        let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
         Ok(ends.iter().map(|end| behind(end, &committed)).sum())
     })
     .await
@@ -96,12 +91,11 @@ pub async fn committed_offsets(
     group: &str,
     topic: &str,
 ) -> Result<HashMap<i32, i64>, TopicError> {
-    let (brokers, group, topic) = (brokers.to_owned(), group.to_owned(), topic.to_owned());
-    client::blocking(move || {
-        let consumer = reader(&brokers, &group)?;
-        client::await_topics(consumer.client(), &brokers, slice::from_ref(&topic))?;
-        let partitions = client::partitions_of(consumer.client(), &topic)?;
-        committed(&consumer, &topic, 0..partitions)
+    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    with_reader(brokers, group, move |reader| {
+        client::await_topics(reader.client(), &address, slice::from_ref(&topic))?;
+        let partitions = client::partitions_of(reader.client(), &topic)?;
+        committed(reader, &topic, 0..partitions)
     })
     .await
 }
@@ -132,12 +126,21 @@ fn behind(end: &PartitionOffsets, committed: &HashMap<i32, i64>) -> i64 {
     end.end - position
 }
 
-fn reader(brokers: &str, group: &str) -> Result<BaseConsumer, TopicError> {
-    client::base_config(brokers)
-        .set("group.id", group)
-        .set("enable.auto.commit", "false")
-        .create()
-        .map_err(TopicError::Client)
+/// Calls `read` with a client that reads offsets for `group` without joining it.
+async fn with_reader<T: Send + 'static>(
+    brokers: &str,
+    group: &str,
+    read: impl FnOnce(&BaseConsumer) -> Result<T, TopicError> + Send + 'static,
+) -> Result<T, TopicError> {
+    let mut config = client::base_config(brokers);
+    config.set("group.id", group).set("enable.auto.commit", "false");
+    client::blocking(move || {
+        let reader = config.create().map_err(TopicError::Client)?;
+        let answer = read(&reader);
+        client::close_aside(reader);
+        answer
+    })
+    .await
 }
 
 pub(crate) fn watermarks(

@@ -16,21 +16,42 @@ use crate::{
     consume::consumer::{FETCH_AGAIN_MS, wait_out},
 };
 
+/// Longest wait of the broker for new messages, in milliseconds. A reader that follows a topic sends a request as often,
+/// so more of them cost the broker more.
+const FOLLOWED_FETCH_MAX_MS: &str = "100";
+
+/// The same for a reader that ends: it waits as long at the end of the topic to learn that it is the end.
+const ENDING_FETCH_MAX_MS: &str = "10";
+
 /// Reads all partitions of one topic without a group: every reader gets every message. Skips messages of aborted and
 /// open transactions.
 pub struct TableReader {
-    inner: Arc<StreamConsumer<LongLived>>,
+    /// `Some` until it is dropped.
+    inner: Option<Arc<StreamConsumer<LongLived>>>,
     /// Partitions whose end has not been reached yet.
     behind: BTreeSet<i32>,
 }
 
 impl TableReader {
-    /// Opens a reader at the beginning of the topic.
+    /// Opens a reader at the beginning of the topic, to read it and follow it.
     ///
     /// # Errors
     ///
     /// Returns an error if no broker answers within 15 s, the topic is missing or the client cannot be created.
     pub async fn open(brokers: &str, topic: &str) -> Result<Self, TopicError> {
+        Self::open_with(brokers, topic, FOLLOWED_FETCH_MAX_MS).await
+    }
+
+    /// Like [`TableReader::open`], to read only what the topic holds now.
+    ///
+    /// # Errors
+    ///
+    /// As [`TableReader::open`].
+    pub async fn open_to_end(brokers: &str, topic: &str) -> Result<Self, TopicError> {
+        Self::open_with(brokers, topic, ENDING_FETCH_MAX_MS).await
+    }
+
+    async fn open_with(brokers: &str, topic: &str, fetch_max_ms: &str) -> Result<Self, TopicError> {
         let mut config = client::base_config(brokers);
         config
             // The client requires a group id; nothing is ever committed under it.
@@ -41,7 +62,7 @@ impl TableReader {
             .set("enable.partition.eof", "true")
             .set("auto.offset.reset", "earliest")
             .set("fetch.min.bytes", "1")
-            .set("fetch.wait.max.ms", "100")
+            .set("fetch.wait.max.ms", fetch_max_ms)
             .set("queued.max.messages.kbytes", "4096")
             .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
         let inner = client::long_lived(&config, StreamConsumer::client).await?;
@@ -49,7 +70,7 @@ impl TableReader {
         client::blocking(move || {
             client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
             let behind = assign_all(&inner, &topic)?;
-            Ok(Self { inner, behind })
+            Ok(Self { inner: Some(inner), behind })
         })
         .await
     }
@@ -67,7 +88,8 @@ impl TableReader {
     /// Returns errors that are not transient.
     pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Message>, TopicError> {
         let was_behind = !self.caught_up();
-        let mut stream = self.inner.stream();
+        let Some(inner) = &self.inner else { return Ok(Vec::new()) };
+        let mut stream = inner.stream();
         let mut batch = Vec::new();
         while batch.is_empty() && !(was_behind && self.behind.is_empty()) {
             let mut next = stream.next().await;
@@ -78,7 +100,7 @@ impl TableReader {
                         self.behind.remove(&partition);
                     }
                     Err(error) => {
-                        self.inner.context().lost.hear(&error);
+                        inner.context().lost.hear(&error);
                         wait_out(error)?;
                     }
                 }
@@ -104,6 +126,12 @@ impl TableReader {
             all.append(&mut self.next_batch(BATCH).await?);
         }
         Ok(all)
+    }
+}
+
+impl Drop for TableReader {
+    fn drop(&mut self) {
+        client::close_aside(self.inner.take());
     }
 }
 

@@ -99,7 +99,8 @@ async fn a_commit_that_is_not_answered_in_time_is_in_the_way_of_no_later_write()
     way.gate.set(false);
     at_last(async || writer.write(&topic, key, b"third").await).await;
 
-    let messages = TableReader::open(&brokers, &topic).await.unwrap().read_to_end().await.unwrap();
+    let messages =
+        TableReader::open_to_end(&brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     let published: Vec<_> =
         messages.iter().filter_map(|message| message.payload.as_deref()).collect();
     assert_eq!(published[..2], [b"first".as_slice(), b"second"]);

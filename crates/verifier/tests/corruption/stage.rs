@@ -19,6 +19,7 @@ use redis_view::{Begun, Change, GenerationsFuture, ViewCoupon, ViewStore};
 use runtime::Clock;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
+    join,
     net::TcpStream,
     process::Command,
     time::timeout,
@@ -54,6 +55,7 @@ pub(crate) struct Stage {
     pub(crate) settings: Settings,
     /// The view as a process of the platform uses it.
     view: ViewStore,
+    producer: Producer,
     now: DateTime<Utc>,
 }
 
@@ -88,7 +90,10 @@ impl Stage {
         let view = view(&settings).await;
         let sources = Sources::connect(&settings).await.unwrap();
         let now = Clock::system().now().trunc_subsecs(3);
-        let mut stage = Self { scope, sources, history: History::default(), settings, view, now };
+        let producer =
+            Producer::connect(&sources.brokers, ProducerOptions::default()).await.unwrap();
+        let history = History::default();
+        let mut stage = Self { scope, sources, history, settings, view, producer, now };
         stage.publish_template().await;
         for user in [HOLDER, SPENDER, SLEEPER] {
             stage.claim(user).await;
@@ -167,9 +172,7 @@ impl Stage {
         key: &str,
         payload: &[u8],
     ) {
-        let producer =
-            Producer::connect(&self.sources.brokers, ProducerOptions::default()).await.unwrap();
-        producer.send(topic, partition, key.as_bytes(), payload, &[]).await.unwrap();
+        self.producer.send(topic, partition, key.as_bytes(), payload, &[]).await.unwrap();
     }
 
     /// The template's event as the tailer publishes it.
@@ -346,16 +349,16 @@ impl Stage {
                 sent += 1;
             }
         }
-        self.consume(sent).await;
-        let topic = self.sources.topics.stock_movement();
-        self.consume_as("sync-consumer.movements", topic, 1).await;
+        let movements = self.sources.topics.stock_movement();
+        let movements = self.consume_as("sync-consumer.movements", movements, 1);
+        join!(self.consume(sent), movements);
     }
 
     async fn consume(&self, messages: usize) {
-        for process in ["sync-consumer", "sync-consumer.wake-ups"] {
-            let topic = self.sources.topics.user_coupon();
-            self.consume_as(process, topic, messages).await;
-        }
+        let changes = || self.sources.topics.user_coupon();
+        let views = self.consume_as("sync-consumer", changes(), messages);
+        let wake_ups = self.consume_as("sync-consumer.wake-ups", changes(), messages);
+        join!(views, wake_ups);
     }
 
     async fn consume_as(&self, process: &str, topic: String, messages: usize) {
