@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use runtime::{Backoff, Outage};
 use tokio::{
-    task::{JoinSet, spawn_blocking},
+    task::JoinSet,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -36,8 +36,6 @@ pub(super) async fn publish(
 ) {
     if let Some(producer) = stop.run_until_cancelled(connected(&brokers)).await {
         send_each_second(&counter, &producer, &topic, &stop).await;
-        // The client waits for its threads, which sleep by a wall clock that may have been put back.
-        drop(spawn_blocking(move || drop(producer)));
     }
     counter.close(true);
     let lost = counter.lose_rest();

@@ -145,12 +145,13 @@ where
     tokio::task::spawn_blocking(call).await.map_err(TopicError::Interrupted)?
 }
 
-/// Drops a consumer on another thread: it closes for a tenth of a second, and blocks its thread meanwhile. The runtime
-/// does not end before that.
-pub(crate) fn close_aside<T: Send + 'static>(consumer: T) {
+/// Drops a client on another thread, because closing it blocks for a tenth of a second or more. The runtime does not end
+/// before that: a client's own threads must not outlive the process's libraries.
+pub(crate) fn close_aside<T: Send + 'static>(client: T) {
     match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(consumer))),
-        Err(_) => drop(consumer),
+        // A runtime that ends drops the call, and with it the client.
+        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(client))),
+        Err(_) => drop(client),
     }
 }
 

@@ -25,14 +25,17 @@ use rdkafka::{
 };
 use tracing::warn;
 
-/// Duration of a poll. An acknowledgement is taken at once; dropping a producer waits for the end of the poll.
+use crate::client;
+
+/// Duration of a poll. An acknowledgement is taken at once; a dropped producer's connections are closed after the poll.
 const POLL: Duration = Duration::from_millis(250);
 
 /// A [`BaseProducer`] that is polled until it is dropped. What it has not sent then is never sent.
 pub(crate) struct Polled<C: ProducerContext + 'static> {
     producer: Arc<BaseProducer<C>>,
     is_dropped: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// `Some` until it is dropped.
+    thread: Option<Polling>,
 }
 
 impl<C: ProducerContext + 'static> Polled<C> {
@@ -52,8 +55,8 @@ impl<C: ProducerContext + 'static> FromClientConfigAndContext<C> for Polled<C> {
             }
         };
         let thread = thread::Builder::new().name("acknowledgements".to_owned());
-        let thread = Some(thread.spawn(poll).map_err(no_thread)?);
-        Ok(Self { producer, is_dropped, thread })
+        let thread = Polling(Some(thread.spawn(poll).map_err(no_thread)?));
+        Ok(Self { producer, is_dropped, thread: Some(thread) })
     }
 }
 
@@ -75,8 +78,16 @@ impl<C: ProducerContext + 'static> Drop for Polled<C> {
         self.is_dropped.store(true, Ordering::Relaxed);
         // A successor must not meet messages that were given up.
         self.producer.purge(PurgeConfig::default().queue().inflight());
-        // The client's own threads end with the last reference to it: not later than the process's libraries.
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+        client::close_aside(self.thread.take());
+    }
+}
+
+/// The thread that polls. It has the last reference to the client, so the client's own threads end with it.
+struct Polling(Option<JoinHandle<()>>);
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        if self.0.take().is_some_and(|thread| thread.join().is_err()) {
             warn!("the thread for the acknowledgements of a producer panicked");
         }
     }
