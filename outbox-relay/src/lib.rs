@@ -22,8 +22,8 @@
 
 mod config;
 mod dead_letter;
+mod leased_names;
 mod metrics;
-mod names;
 mod outboxes;
 mod pace;
 mod relay;
@@ -40,7 +40,7 @@ use topic::{BrokerProbe, ClaimsProducer, Producer, ProducerOptions, TopicNames};
 
 use crate::{
     dead_letter::DeadLetters,
-    names::{Leases, Names},
+    leased_names::{Leases, Names},
     outboxes::{Ages, Outboxes},
     relay::{LINGER, Relay},
     worker::{HeldNames, Worker},

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::names::LEASE;
+use crate::leased_names::LEASE;
 
 /// Entries of one read. Their messages are under way together.
 pub(crate) const BATCH: usize = 500;
 
-/// A worker may hold an entry this long before another takes it over: longer than a lease, so that a worker that was
-/// replaced has been so.
+/// How long a worker may hold an entry before another worker takes it over. Longer than a lease, so that a successor
+/// under the same name comes first.
 pub(crate) const TAKE_OVER_AFTER: Duration = LEASE.saturating_add(Duration::from_secs(2));
 
 /// Interval between looks for entries of workers that died.
@@ -85,8 +85,8 @@ impl Pace {
         };
     }
 
-    /// Plans the next round after one that failed. Others' entries are left to others: what holds them up is probably
-    /// the same.
+    /// Plans the next round after one that failed. Entries of other workers are not taken over for a while: the same
+    /// failure probably holds them up.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.leftovers = true;
         self.pause = (self.pause * 2).clamp(RETRY.0, RETRY.1);

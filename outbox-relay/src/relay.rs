@@ -24,8 +24,8 @@ use crate::{
 /// Time that messages wait for others, to share a request: far less than a claim's way to MySQL.
 pub(crate) const LINGER: Duration = Duration::from_millis(2);
 
-/// Age from which a claim is published that is answered after the topic has it: the api that admitted it does so itself
-/// within milliseconds, unless it died.
+/// Age from which the relay publishes a claim with `accept_after` topic. The api that admitted such a claim publishes
+/// it within milliseconds, unless the api died.
 const LEFT_ALONE: Duration = Duration::from_secs(2);
 
 /// What the workers of a process share.

@@ -19,8 +19,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    leased_names::{Name, Names},
     metrics::WORKERS,
-    names::{Name, Names},
     outboxes::Waiting,
     pace::Pace,
     relay::Relay,

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 pub mod alert_campaign;
-pub mod campaign;
+pub mod claim_campaign;
 pub mod damage;
 mod draw;
 pub mod heard;

@@ -18,8 +18,9 @@ use crate::{
         sink::Lines,
     },
     source::{
-        Origin, Server, history, queue,
+        Origin, Server, queue,
         reader::{self, Incoming},
+        same_history,
     },
 };
 
@@ -38,7 +39,7 @@ pub(crate) async fn run(
     let server = Arc::new(Server { server_id: own, ..context.server(flavor) });
     let gtids = GtidSet::parse(flavor, &position)?;
     let at = Arc::clone(&server);
-    let after = spawn_blocking(move || history::locate(&at, gtids)).await??;
+    let after = spawn_blocking(move || same_history::locate(&at, gtids)).await??;
     let origin = Origin { server, after };
     let followed = Followed { database: context.database.clone(), tables: TABLES };
     let (sender, mut receiver) = queue::bounded(config.queue_bytes);

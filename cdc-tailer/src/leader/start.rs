@@ -14,7 +14,7 @@ use crate::{
         checkpoint, context::LeaderContext, preflight, prepared, snapshot::SnapshotProgress,
         topics_check,
     },
-    source::{Origin, Server, connection::Connection, history},
+    source::{Origin, Server, connection::Connection, same_history},
 };
 
 /// Start of a leadership.
@@ -90,7 +90,7 @@ async fn other_history(
     let origin = Origin { server: Arc::clone(server), after: position.clone() };
     let proven = spawn_blocking(move || {
         let identity = Connection::beside(&origin.server)?.identity().to_owned();
-        history::prove(&origin, &identity)
+        same_history::prove(&origin, &identity)
     });
     match proven.await? {
         Err(error) if error.directive() == Directive::Resnapshot => {
@@ -129,7 +129,7 @@ pub(crate) async fn anew(
 /// file or resets its binlog, it sends no dump and no list of files until the writes are on disk.
 async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
     let server = Arc::clone(server);
-    Ok(spawn_blocking(move || history::locate(&server, gtids)).await??)
+    Ok(spawn_blocking(move || same_history::locate(&server, gtids)).await??)
 }
 
 /// Returns the server's estimate of rows in the tables that are not fully read yet.

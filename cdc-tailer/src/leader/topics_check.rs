@@ -1,5 +1,5 @@
 //! Checks whether the topics still hold the messages that a checkpoint relies on. A mismatch leads to a snapshot, never
-//! to a gap. `source/history.rs` checks whether the server's history still fits.
+//! to a gap. `source/same_history.rs` checks whether the server's history still fits.
 
 use anyhow::Context as _;
 use topic::PositionCheck;

@@ -2,10 +2,10 @@
 
 pub(crate) mod address;
 pub(crate) mod connection;
-pub(crate) mod history;
 pub(crate) mod login;
 pub(crate) mod queue;
 pub(crate) mod reader;
+pub(crate) mod same_history;
 pub(crate) mod wire;
 
 use std::sync::Arc;

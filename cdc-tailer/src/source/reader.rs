@@ -21,8 +21,8 @@ use crate::{
     source::{
         BinlogSource, Origin,
         connection::{Connection, HEARTBEAT},
-        history,
         queue::{Closed, Sender},
+        same_history,
     },
     transaction::{Assembled, Assembler, Limits, Transaction},
 };
@@ -149,7 +149,7 @@ impl Reader {
         // Only the first packet shows whether the server can serve the position.
         let first = source.next_packet()?;
         // Only after the stream is open, because from then on a change of history ends the stream.
-        history::prove(&self.origin, source.identity())?;
+        same_history::prove(&self.origin, source.identity())?;
         if self.origin.after.file.server != source.identity() {
             let (from, to) = (&self.origin.after.file.server, source.identity());
             info!(from, to, "the server has taken another one's place");
@@ -172,7 +172,7 @@ impl Reader {
         source: &mut impl BinlogSource,
     ) -> Result<Infallible, End> {
         let events = ::metrics::counter!(metrics::EVENTS.name);
-        let mut watch = history::Watch::default();
+        let mut watch = same_history::Watch::default();
         let mut packet = first;
         loop {
             events.increment(1);

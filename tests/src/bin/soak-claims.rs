@@ -4,7 +4,7 @@
 
 use clap::Parser;
 use devstack::Flavor;
-use pipeline_tests::campaign;
+use pipeline_tests::claim_campaign;
 
 /// Kills and stops api, relay, lander, gate, its replica, broker and MySQL under claims in every mode, round after round,
 /// and checks every invariant.
@@ -24,7 +24,8 @@ struct Cli {
 #[tokio::main]
 async fn main() {
     let cli = Cli::parse();
-    let totals = campaign::run(cli.rounds, cli.seed, cli.flavor, |line| println!("{line}")).await;
+    let totals =
+        claim_campaign::run(cli.rounds, cli.seed, cli.flavor, |line| println!("{line}")).await;
     println!(
         "seed {}: {} rounds counted, {} did not (nothing was in flight), {} answers with 201, {} with 202, \
          {} held coupons paid for, {} polls that said something definite; at rest after {:.1} s at most; every invariant holds",

@@ -1,7 +1,7 @@
 //! A short kill campaign; `./dev soak claims` runs longer ones.
 
 use devstack::{Flavor, OwnDatabase, if_installed};
-use pipeline_tests::campaign;
+use pipeline_tests::claim_campaign;
 
 const ROUNDS: u32 = 5;
 
@@ -23,6 +23,6 @@ async fn every_promise_is_kept(flavor: Flavor) {
         return;
     }
     let seed = if flavor == Flavor::Mariadb { SEEDS[0] } else { SEEDS[1] };
-    let totals = campaign::run(ROUNDS, seed, flavor, |line| println!("{line}")).await;
+    let totals = claim_campaign::run(ROUNDS, seed, flavor, |line| println!("{line}")).await;
     assert_eq!(totals.counted, ROUNDS);
 }

@@ -1,6 +1,7 @@
-//! The name of a worker, held by a lease in MySQL, or a spare one while there is no MySQL to hold it.
+//! Names of workers. A worker holds its name by a lease in MySQL; while MySQL is away, it uses a spare name.
 //!
-//! A name that comes back has its list of entries in hand at the gate, so few names are used again and again.
+//! The gate keeps one list of entries in hand for each name. So a few names are reused, and a new holder of a name
+//! finds the list of the last one.
 
 use std::{process, sync::Arc, time::Duration};
 
