@@ -2,9 +2,9 @@
 
 use std::{error::Error, sync::OnceLock, time::Duration};
 
-use coupon::{QueuedClaim, TemplateId};
+use coupon::{QueueReach, QueuedClaim, TemplateId};
 use futures::future::{BoxFuture, FutureExt};
-use landing::queue::{ClaimQueue, QueueError, QueuePosition, QueueReach};
+use landing::queue::{ClaimQueue, QueueError, QueuePosition};
 use runtime::Backoff;
 use tokio::time::timeout;
 use topic::{
@@ -121,9 +121,7 @@ impl ClaimQueue for TopicQueue {
     fn reach(&self, template: TemplateId) -> BoxFuture<'_, Result<QueueReach, QueueError>> {
         async move {
             let partition = self.partition_of(template).await.map_err(failed)?;
-            let topic::QueueReach { committed, end } =
-                self.offsets.reach(partition).await.map_err(failed)?;
-            Ok(QueueReach { committed, end })
+            self.offsets.reach(partition).await.map_err(failed)
         }
         .boxed()
     }

@@ -17,7 +17,7 @@ pub enum ReturnedStock {
 /// How a template holds its coupons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HoldTerms {
-    /// Time from the claim within which a coupon must be confirmed; `None`: claims are confirmed at once.
+    /// Time from the landing within which a coupon must be confirmed; `None`: claims are confirmed at once.
     pub hold: Option<TimeDelta>,
     /// Lapses after which a user is refused further claims; 0: never.
     pub lapses_allowed: u32,
@@ -25,13 +25,13 @@ pub struct HoldTerms {
 }
 
 impl HoldTerms {
-    /// When a hold of a claim made at `claimed_at` lapses, if coupons are held: never later than they are valid.
+    /// When the hold of a claim that lands at `lands_at` lapses, if coupons are held: never later than they are valid.
     pub fn held_until(
         &self,
-        claimed_at: DateTime<Utc>,
+        lands_at: DateTime<Utc>,
         valid_until: DateTime<Utc>,
     ) -> Option<DateTime<Utc>> {
-        self.hold.map(|hold| (claimed_at + hold).min(valid_until))
+        self.hold.map(|hold| (lands_at + hold).min(valid_until))
     }
 
     /// Returns whether claims are held.

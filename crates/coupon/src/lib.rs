@@ -38,7 +38,7 @@ pub use id::{
 };
 pub use job::{JobState, RowOutcome};
 pub use mode::{AcceptAfter, AcceptedClaims, ClaimMode, Open};
-pub use queued::{QueuedClaim, RejectReason};
+pub use queued::{QueueReach, QueuedClaim, RejectReason};
 pub use queued_decision::{QueuedDecision, QueuedRows, QueuedStock, decide_queued};
 pub use returned::{Lapses, Returned, ReturnedError, ReturnedList, read_returned};
 pub use scope::{Scope, Scopes};

@@ -93,6 +93,25 @@ impl RejectReason {
     }
 }
 
+/// How far a partition of the queue of claims has landed, and how far it reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueReach {
+    /// Every claim before this offset has ended.
+    pub committed: i64,
+    /// The offset of the next claim appended.
+    pub end: i64,
+}
+
+impl QueueReach {
+    /// Returns whether every claim before `noted`, the partition's end at an earlier moment, has ended. If the present
+    /// end is before `noted`, lowers `noted` to it: the claims in between were lost with their topic or a broker's
+    /// disk, and cannot land any more. `noted` stays lowered: landers hardly ever reach the end of a partition in use.
+    pub fn has_passed(self, noted: &mut i64) -> bool {
+        *noted = self.end.min(*noted);
+        self.committed >= *noted
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +132,16 @@ mod tests {
         for left in [0, -1] {
             assert_eq!(RejectReason::of_short_stock(left), RejectReason::SoldOut);
         }
+    }
+
+    #[test]
+    fn a_noted_end_is_passed_once_it_is_committed_or_the_end_of_a_partition_that_is_shorter_now() {
+        let reach = |committed, end| QueueReach { committed, end };
+        let mut noted = 500;
+        assert!(!reach(499, 900).has_passed(&mut noted));
+        assert!(reach(500, 900).has_passed(&mut noted));
+        assert!(!reach(0, 9).has_passed(&mut noted), "the topic was made anew");
+        assert!(!reach(8, 30).has_passed(&mut noted), "it is in use");
+        assert!(reach(9, 40).has_passed(&mut noted));
     }
 }

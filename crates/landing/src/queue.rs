@@ -1,6 +1,6 @@
 //! The queue of accepted claims, as claims, rebuilds and the resolver use it. The api implements it with the topic.
 
-use coupon::{QueuedClaim, TemplateId};
+use coupon::{QueueReach, QueuedClaim, TemplateId};
 use futures::future::{BoxFuture, FutureExt};
 use thiserror::Error;
 
@@ -10,25 +10,6 @@ pub struct QueuePosition {
     pub partition: i32,
     /// Its offset; all before it land first.
     pub offset: i64,
-}
-
-/// How far a partition has landed, and how far it reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QueueReach {
-    /// Every claim before this offset has ended.
-    pub committed: i64,
-    /// The offset of the next claim appended.
-    pub end: i64,
-}
-
-impl QueueReach {
-    /// Returns whether every claim has ended that was before `noted`, the end at an earlier moment. Lowers `noted` to an
-    /// end that is before it: the claims in between are gone, with their topic or with a broker's disk, and cannot land
-    /// any more. It stays lowered, since the landers of a partition in use hardly ever reach its present end.
-    pub fn has_passed(self, noted: &mut i64) -> bool {
-        *noted = self.end.min(*noted);
-        self.committed >= *noted
-    }
 }
 
 /// An operation of the queue failed. Whether a claim was appended is unknown; the outbox still has it.
@@ -83,21 +64,5 @@ impl ClaimQueue for NoQueue {
 
     fn backlog(&self, _template: TemplateId) -> Option<u64> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_noted_end_is_passed_once_it_is_committed_or_the_end_of_a_partition_that_is_shorter_now() {
-        let reach = |committed, end| QueueReach { committed, end };
-        let mut noted = 500;
-        assert!(!reach(499, 900).has_passed(&mut noted));
-        assert!(reach(500, 900).has_passed(&mut noted));
-        assert!(!reach(0, 9).has_passed(&mut noted), "the topic was made anew");
-        assert!(!reach(8, 30).has_passed(&mut noted), "it is in use");
-        assert!(reach(9, 40).has_passed(&mut noted));
     }
 }

@@ -25,7 +25,7 @@ pub use consume::verify;
 
 pub use admin::{DEFAULT_PARTITIONS, RETENTION, STATS_RETENTION, TopicLayout, ensure_topics};
 pub use claims::message::{decode_claim, encode_claim};
-pub use claims::offsets::{QueueOffsets, QueueReach};
+pub use claims::offsets::QueueOffsets;
 pub use claims::partition::{ONLY_BUCKET, claims_partition};
 pub use claims::payment::{PaymentMessage, decode_payment};
 pub use claims::producer::{ClaimsProducer, QueuePosition};

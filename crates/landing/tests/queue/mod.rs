@@ -20,13 +20,15 @@ use std::{
     time::Duration,
 };
 
-use coupon::{AcceptAfter, Claim, ClaimId, ClaimMode, Epoch, QueuedClaim, Template, TemplateId};
+use coupon::{
+    AcceptAfter, Claim, ClaimId, ClaimMode, Epoch, QueueReach, QueuedClaim, Template, TemplateId,
+};
 use devstack::TestServers;
 use futures::future::{BoxFuture, FutureExt};
 use landing::{
     claims::{Answer, Unavailable},
     ids::Ids,
-    queue::{ClaimQueue, NoQueue, QueueError, QueuePosition, QueueReach},
+    queue::{ClaimQueue, NoQueue, QueueError, QueuePosition},
     queued::{GateReports, QueuedLander},
     rebuild::{RebuildError, Rebuilt, rebuild},
 };
@@ -96,7 +98,7 @@ impl ClaimQueue for Topic {
         async move {
             let reach = self.offsets.reach(PARTITION).await.map_err(QueueError::new)?;
             self.looks.fetch_add(1, Ordering::Relaxed);
-            Ok(QueueReach { committed: reach.committed, end: reach.end })
+            Ok(reach)
         }
         .boxed()
     }

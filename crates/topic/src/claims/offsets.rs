@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use coupon::TemplateId;
+use coupon::{QueueReach, TemplateId};
 use rdkafka::{
     Offset,
     config::FromClientConfigAndContext as _,
@@ -25,15 +25,6 @@ type Client = BaseConsumer<Silent>;
 #[derive(Clone)]
 pub struct QueueOffsets {
     inner: Arc<Inner>,
-}
-
-/// How far a partition of the topic has landed, and how far it reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueueReach {
-    /// Offset before which every claim has ended.
-    pub committed: i64,
-    /// Offset of the next claim.
-    pub end: i64,
 }
 
 struct Inner {
