@@ -10,6 +10,7 @@
 --       9 behind: 1 if the caller's lander cannot keep up (mode spill)   10 most entries of the outbox
 --       11 key   12 code of what 202 waits for   13 trace parent, '' none
 --       14 touch: 1 if a replay of a queued request must write, so that a WAIT after it covers the request
+--       15 most queued requests of one user
 -- Returns {code, ...}:
 --   0 ADMITTED numbers left wait   1 REPLAY id state numbers look admitted_ms ('' unless queued) wait
 --   2 KEY_REUSED                   3 NOT_LOADED                   4 OTHER_EPOCH epoch
@@ -18,17 +19,14 @@
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
 --   13 QUEUED numbers left entry_id look wait   14 OUTBOX_FULL        15 BANNED look lapses
 --   16 TOO_MANY_QUEUED: this user's queued claims must land first
---   look = 1: the refusal is final only after MySQL was checked for the key; what is queued is accepted only then.
---   Without a limit every refusal is checked, but what is queued only if the entry says so: a key that landed before
---   the gate was loaded ends with its answer, and a sale goes on while MySQL is away.
+--   look = 1: MySQL must be checked for the key before the refusal is final, or before the queued claim is accepted.
+--   Without a limit every refusal is checked, but a queued claim only if the entry says so. If its key landed before
+--   the gate was loaded, the claim ends with that answer. So a sale goes on while MySQL is away.
 --   wait = ms after which no api refuses this user from memory any more: a success is answered only then.
 -- include entry
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
 local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED, TOO_MANY_QUEUED = 12, 13, 14, 15, 16
--- Most queued requests of one user: twice as many as the largest limit on coupons allows. Each claim and each report of
--- its end decodes the whole entry, which takes 4 microseconds a request.
-local QUEUED_MAX = 200
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -117,10 +115,10 @@ if not is_above(id, entry.floor) then return { TOO_OLD } end
 
 numbers = table.concat(numbers)
 local queued = mode == 'queued' or (mode == 'spill' and ARGV[9] == '1')
--- Redis undoes nothing, so a key of another type must stop the claim before anything is taken: the outbox does here,
--- and the set of those in flight or queued at the first write.
+-- Redis undoes nothing, so a key of the wrong type must stop the script before anything is taken. An outbox of another
+-- type stops it here; the set of admissions in flight or queued, at the first write.
 if queued and redis.call('XLEN', KEYS[5]) >= tonumber(ARGV[10]) then return { OUTBOX_FULL } end
-if queued and waiting >= QUEUED_MAX then return { TOO_MANY_QUEUED } end
+if queued and waiting >= tonumber(ARGV[15]) then return { TOO_MANY_QUEUED } end
 redis.call('ZADD', queued and KEYS[4] or KEYS[3], ARGV[3], id .. ':' .. user)
 local entry_id = queued and redis.call('XADD', KEYS[5], '*',
     'id', id, 'user', user, 'key', ARGV[11], 'hash', hash, 'quantity', ARGV[8], 'numbers', numbers,

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Applies one stock movement to the gate: each one once, in the order of their numbers. A cut may make the stock
--- negative; then admissions in flight beyond it land short. A return also frees users' numbers and counts their lapses.
--- Atomic: the stock, the numbers and the number of the last movement change together, so a repeated movement is
--- recognized as contained, and does nothing.
+-- negative; MySQL then refuses the admissions in flight that exceed it. A return also frees users' numbers and counts
+-- their lapses. Atomic: the stock, the numbers and the number of the last movement change together, so a repeated
+-- movement is recognized as contained, and does nothing.
 -- KEYS  1 meta   2 users:<epoch>
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 seq   4 change of the stock
 --       then what users get back, as lua/gate/includes/returned.lua takes it

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Looks whether the gate refuses every user who has no entry as sold out, and how many users have one. Within an epoch
 -- no entry is removed, so a caller that knows as many users with an entry knows all of them. It may then refuse others
--- without a call for a while. This is noted: what `claim.lua` admits meanwhile is answered only when that is over.
--- Atomic: a claim comes before the look, and shows in its answer, or after the note.
+-- without a call for a while. The script notes that time, and a claim that `claim.lua` admits in it is answered only at
+-- its end. Atomic: a claim comes before the look, and shows in the look's answer, or after the note.
 -- KEYS  1 meta   2 users:<epoch>   3 refusing
 -- ARGV  1 epoch the caller knows   2 run of the connection   3 how many users with an entry it knows, '' none
 --       4 for how many ms it may refuse

@@ -1,4 +1,5 @@
-//! Applies stock movements from the topic to the gate, in case the process that made one died before updating the gate.
+//! Applies stock movements from the topic to the gate. The api updates the gate itself after a movement of an operator; this
+//! covers one that died before. expiry-worker has no gate, so the movements of lapsed holds reach it this way.
 //!
 //! Each movement takes effect once, so repeated or late ones do nothing. If the gate lacks earlier movements, they are
 //! read from MySQL. An absent or loading gate is skipped: it reads its stock from MySQL, and its keeper checks for
@@ -20,7 +21,7 @@ use crate::{
     retry::{RETRY_MAX, RETRY_MIN, Retry},
 };
 
-/// Messages per batch. Operators make movements by hand, so any number will do.
+/// Messages per batch. A movement of lapsed holds returns up to 255 coupons, so even a storm of them makes few messages.
 const BATCH_MAX: usize = 100;
 
 /// Immediate attempts at a gate whose epoch keeps changing.

@@ -179,6 +179,7 @@ impl Side {
             &QueueOptions::direct().accept_after.code().to_string(),
             "",
             "0",
+            &redis_gate::QUEUED_PER_USER_MAX.to_string(),
         ];
         command.extend(arguments.map(str::to_owned));
         Ok(command)

@@ -97,7 +97,8 @@ impl Gate {
         Ok(Flights { unreadable: members.len() - admissions.len(), admissions })
     }
 
-    /// Finds an admission in flight or queued. Scans all of them, so it is only for requests made by hand.
+    /// Finds an admission in flight or queued. Scans all of them, so it is only for lookups of single claims: those of
+    /// operators, and those of users within the limit of fences.
     ///
     /// # Errors
     /// No answer.

@@ -87,7 +87,7 @@ impl Gate {
         let call = asked.call(script, &asked.keys(&self.keys(claim.template_id)), &live.run);
         let mut connection = live.connection.clone();
         let mut result: RedisResult<Vec<Value>> = call.query_async(&mut connection).await;
-        // Also flushed between its loading and the call, it did not run.
+        // A script that was flushed between its loading and the call did not run, so it is loaded once more.
         for _ in 0..LOADED_MAX {
             if !lacks_script(&result) {
                 break;

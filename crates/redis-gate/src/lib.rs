@@ -35,4 +35,4 @@ pub use outbox::{OutboxFrom, OutboxRead};
 pub use outbox_entry::{OutboxEntry, OutboxError};
 pub use presence::{CheckedGate, QuietGate, REFUSING, SoldOutGate, SoldOutLook};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};
-pub use verdict::{OUTBOX_MAX, QueueOptions, Refusal, Verdict};
+pub use verdict::{OUTBOX_MAX, QUEUED_PER_USER_MAX, QueueOptions, Refusal, Verdict};

@@ -14,8 +14,8 @@ use thiserror::Error;
 pub struct OutboxEntry {
     /// Its id in the stream, unique in one run of Redis.
     pub id: String,
-    /// How long it has been in the outbox, by the clock of Redis. After that clock went back, how far its time is ahead:
-    /// otherwise it would count as new for as long.
+    /// How long it has been in the outbox, by the clock of Redis. If that clock went back, how far the entry's time is
+    /// ahead of it; otherwise the entry would count as new until the clock reaches that time.
     pub age: Duration,
     /// The claim, if this version can read it.
     pub claim: Result<QueuedClaim, OutboxError>,

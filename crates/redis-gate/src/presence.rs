@@ -9,8 +9,8 @@ use redis::{FromRedisValue as _, RedisResult, Value};
 use crate::{Gate, GateError, connection::Live, replica::lacks_script};
 
 /// How long an api may refuse users from memory by a look at a gate, counted from the moment before the look was sent.
-/// The first winners of a reopened sale wait as long, and each api is to have one within 200 ms: the other half is for a
-/// busy machine.
+/// The first winners of a reopened sale wait as long. Each api is to have a winner within 200 ms, so the other half of
+/// that time is left for a busy machine.
 pub const REFUSING: Duration = Duration::from_millis(100);
 
 /// How long the gate notes a look: longer by far more than two clocks differ in so short a time.

@@ -177,7 +177,7 @@ impl Gate {
     ) -> Result<bool, GateError> {
         let keys = self.keys(template);
         let live = self.redis.live().await?;
-        // No api can refuse by a look at a gate before the first one.
+        // Before the template's first gate, there was no gate that an api could have looked at.
         let refusing = if epoch > Epoch::FIRST { NOTED } else { Duration::ZERO };
         let mut call = self.scripts.open.key(keys.meta());
         call.key(keys.refusing())

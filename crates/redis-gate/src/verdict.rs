@@ -12,7 +12,11 @@ use crate::{RequestState, Run, keys::Keys};
 /// the relays or the broker are away, claims beyond it are refused, so that the gate's memory lasts.
 pub const OUTBOX_MAX: usize = 100_000;
 
-/// What the api says with a claim, for a gate that queues it. The gate alone decides whether it does.
+/// Most queued claims of one user that have not ended: twice as many as the largest limit on coupons allows. Each claim
+/// and each report of an end decodes the user's whole entry, which takes 4 µs for each of them.
+pub const QUEUED_PER_USER_MAX: usize = 200;
+
+/// Parameters that the api sends with a claim in case the gate queues it. The gate alone decides whether it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueOptions {
     /// Whether landings cannot keep up; in mode spill the gate then queues the claim.
@@ -82,6 +86,7 @@ impl ToRedisArgs for Arguments<'_> {
         out.write_arg_fmt(queueing.accept_after.code());
         out.write_arg(claim.trace_parent.as_deref().unwrap_or_default().as_bytes());
         out.write_arg_fmt(u8::from(*touch));
+        out.write_arg_fmt(QUEUED_PER_USER_MAX);
     }
 }
 

@@ -2,7 +2,10 @@
 
 use chrono::TimeDelta;
 use coupon::{ClaimMode, Epoch, TemplateState, UserId};
-use redis_gate::{OUTBOX_MAX, OpenFacts, QueueOptions, Refusal, RequestState, Unloaded, Verdict};
+use redis_gate::{
+    OUTBOX_MAX, OpenFacts, QUEUED_PER_USER_MAX, QueueOptions, Refusal, RequestState, Unloaded,
+    Verdict,
+};
 
 use crate::harness::{
     EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, queued_facts, refused,
@@ -230,15 +233,13 @@ async fn a_full_outbox_refuses_what_would_be_queued_and_nothing_else() {
     assert_eq!(gate.claim(&claim(UserId(72), "a", 1)).await, Verdict::OutboxFull);
 }
 
-/// Requests of one user that may be queued: `claim.lua`.
-const QUEUED_MAX: usize = 200;
-
 /// Without a limit on coupons, nothing else bounds what each call of this user decodes.
 #[tokio::test]
 async fn a_user_with_hundreds_of_queued_claims_waits_for_them_and_nobody_else_does() {
     let gate =
         TestGate::open("much queued", OpenFacts { limit: 0, stock: 9_999, ..queued_facts() }).await;
-    let claims: Vec<_> = (0..QUEUED_MAX).map(|at| claim(USER, &format!("key-{at}"), 1)).collect();
+    let claims: Vec<_> =
+        (0..QUEUED_PER_USER_MAX).map(|at| claim(USER, &format!("key-{at}"), 1)).collect();
     for claim in &claims {
         gate.queue(claim).await;
     }
@@ -256,7 +257,8 @@ async fn a_user_with_hundreds_of_queued_claims_waits_for_them_and_nobody_else_do
     assert_eq!(gate.queued().await, 1);
     let entry = gate.entry(USER).await;
     let kept: Vec<_> = entry.requests.iter().map(|request| request.id).collect();
-    let newest: Vec<_> = claims[QUEUED_MAX - kept.len()..].iter().map(|claim| claim.id).collect();
+    let newest: Vec<_> =
+        claims[QUEUED_PER_USER_MAX - kept.len()..].iter().map(|claim| claim.id).collect();
     assert_eq!((kept.len(), kept), (32, newest));
     gate.queue(&claim(USER, "more", 1)).await;
 }
