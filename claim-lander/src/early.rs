@@ -1,8 +1,8 @@
-//! Payments that came before their claims, and what else of each partition has no end yet. They wait beside their
-//! partition, which goes on; so one shop's wrong payments do not hold up the others'.
+//! The messages of each partition that have no end yet, above all payments that came before their claims. Such payments
+//! wait while their partition continues, so one shop's wrong payments do not hold up those of others.
 //!
-//! The guarantee: the offset of a partition is stored up to its first message without an end. So what waits is taken
-//! again after a crash, and with it what ended behind it, which changes nothing.
+//! The guarantee: the stored offset of a partition is that of its first message without an end. So after a crash a
+//! payment that waits is taken again, and so are the messages behind it. Those that had ended change nothing more.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -19,8 +19,8 @@ use topic::{LaneMessage, PaymentMessage};
 
 use crate::patience::{Patience, TopicReach, Verdict};
 
-/// Payments of one partition that may wait: what a shop in error sends within a minute, in about half a megabyte. Where
-/// so many wait, the partition takes nothing further.
+/// Most payments of one partition that wait, in about half a megabyte: as many as a faulty shop sends within a minute.
+/// While so many wait, the partition stops.
 const WAITING_MAX: usize = 1024;
 
 /// First and longest pause before a payment is tried again. The longest is short compared with a hold.

@@ -58,8 +58,8 @@ pub use config::Config;
 /// keeps the disk busy while the other reads, as for direct claims.
 const LANDERS: usize = 2;
 
-/// Landers that take the place of those whose batches are stuck: so many stock rows that somebody keeps locked, in as
-/// many partitions, stop no other partition.
+/// Landers that replace those whose batches are stuck. So stock rows that stay locked, in up to this many partitions,
+/// stop no other partition.
 const SPARES: usize = 4;
 
 /// Other connections to MySQL: for the lease of the ids, three checks of the server, movements that a gate lacks, and

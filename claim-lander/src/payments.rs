@@ -280,7 +280,7 @@ impl Payments<'_> {
         self.end_without_claims(missing, last).await
     }
 
-    /// Ends those of the payments whose claims MySQL does not know that have waited long enough.
+    /// Ends the payments that have waited long enough for a claim that MySQL does not know.
     async fn end_without_claims(
         &self,
         missing: Vec<Due>,

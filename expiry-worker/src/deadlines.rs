@@ -23,9 +23,9 @@ pub(crate) struct Deadlines {
     owned: BTreeSet<u8>,
     /// The watched shards taken over because nobody else drained them.
     adopted: BTreeSet<u8>,
-    /// Shards woken since the last second read.
+    /// Shards woken since the last call of [`Self::look_twice`].
     woken: BTreeSet<u8>,
-    /// Shards woken before the last second read.
+    /// Shards woken before that call and after the one before it; the next call reads them once more.
     woken_before: BTreeSet<u8>,
     /// The last turn of each shard.
     turns: BTreeMap<u8, u64>,
@@ -51,8 +51,8 @@ impl Deadlines {
         self.next = watched.map(|shard| (shard, Some(DateTime::UNIX_EPOCH))).collect();
     }
 
-    /// Applies the topic's current partition count, and returns whether it is another one. Nobody tells by which count
-    /// the group has dealt, so until [`Self::settle`] the shards of both are watched.
+    /// Applies the topic's current partition count, and returns whether it is another one. The group does not say by
+    /// which count it has dealt, so until [`Self::settle`] the shards of both counts are watched.
     pub(crate) fn count_partitions(&mut self, partitions: i32, owned: &[i32]) -> bool {
         if self.partitions == partitions {
             return false;

@@ -149,8 +149,8 @@ impl Drain {
         self.due.is_empty() && self.holds.is_empty()
     }
 
-    /// Reads on what is empty. Holds that end while thousands of coupons wait for their flips wait for one flip: that
-    /// costs each flip one seek.
+    /// Reads more holds, and more coupons, if none of them are left. Due holds are read before each flip, so a hold
+    /// that ends while thousands of coupons are due waits for one flip at most. That costs each flip one seek.
     async fn read(
         &mut self,
         connection: &mut MySqlConnection,

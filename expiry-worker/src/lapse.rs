@@ -1,12 +1,12 @@
 //! Lapses: holds whose time is over give back their units and numbers, in returns of up to 255 coupons of one template.
 //!
-//! A return holds the template's stock row from its update to its commit, so of the returns of one template one after
-//! the other commits. Its coupons come before that, so a few returns at once overlap.
+//! A return locks the template's stock row from its update to its commit, so the returns of one template commit one
+//! after the other. It updates the coupons before that, so a few returns at once overlap.
 //!
-//! A return that fails holds up no other. A coupon that somebody has locked is passed over: he decides about it. A
-//! template whose stock row stays locked is put off with all of its holds. A return whose rows MySQL refuses is halved
-//! until the bad hold is alone, and that is put off, as is what has no template, or none that can be read. Repeating a
-//! return is harmless: it takes what is still held.
+//! A return that fails holds up no other. A coupon that another transaction has locked is skipped: that transaction
+//! decides about it. If a template's stock row stays locked, all of its holds are put off. A return whose rows MySQL
+//! refuses is halved until the bad hold is alone, and that hold is put off. So are holds whose template does not exist
+//! or cannot be read. Repeating a return is harmless: it takes what is still held.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -68,8 +68,8 @@ pub(crate) struct Holds {
     has_put_off: bool,
 }
 
-/// Returns that took place at once, as input for the pace. A wait for another transaction that ended in nothing is none:
-/// it says nothing about the server.
+/// Returns that took place at once, as input for the pace. A return that waited for another transaction and gave
+/// nothing back is not among them: it says nothing about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Returned {
     /// Coupons of the largest one.

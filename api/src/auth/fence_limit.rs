@@ -1,5 +1,5 @@
-//! Limits of the fences that are placed for those who ask for unknown claims. Each is a row for good, also
-//! of an id that was made up.
+//! Limits of the fences that lookups of unknown claims place. Each fence is a permanent row, even if the id was made
+//! up.
 
 use coupon::{MerchantId, UserId};
 

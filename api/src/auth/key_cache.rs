@@ -1,7 +1,7 @@
 //! Cache of operators' keys, so that a request does not query MySQL for its caller.
 //!
 //! A key is read again [`FRESH_FOR`] after it was read, which is how long it may be accepted after another process
-//! revoked it. If MySQL does not answer then, the caller is rejected: whatever operators want is in MySQL anyway. Ids
+//! revoked it. If MySQL does not answer then, the request fails, as operators' requests need MySQL anyway. Ids
 //! without a key are cached as long, in a map of their own, so that invented ids neither query MySQL for each request
 //! nor evict real keys. The cache also notes when keys were used; [`crate::upkeep`] writes that to MySQL.
 

@@ -14,8 +14,8 @@ const TURN_MS: f64 = 100.0;
 /// lander.
 const REPORTED_MS: f64 = 500.0;
 
-/// Claims that a partition lands in a second as long as nothing was measured and none waits: MySQL's own rate for single
-/// claims, so what is said is rather too long.
+/// Claims landed a second that are assumed while no rate is known: MySQL's own rate for single claims, so estimates are
+/// rather too long.
 const UNMEASURED_PER_S: f64 = 1_000.0;
 
 /// Part of a new sample in the rate. Half: a lander that slows down is noticed within seconds, and one slow batch
@@ -131,8 +131,8 @@ impl Due {
         Self { place, guessed: None, since_ms: accepted_at.timestamp_millis() }
     }
 
-    /// Returns whether the claim is due. Of one without a place this is a guess: when nothing waits any more, or what
-    /// waited when the relay should have appended it has landed.
+    /// Returns whether the claim is due. Without a place this is a guess: the claim is due once nothing waits any more,
+    /// or once all claims have landed that waited at the time by which the relay should have appended it.
     pub(crate) fn is_due(&mut self, pace: &LandingRate) -> bool {
         if let Some(offset) = self.place.or(self.guessed) {
             return pace.is_beyond(offset);

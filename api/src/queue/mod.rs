@@ -23,8 +23,8 @@ use self::{
 };
 use crate::config::Config;
 
-/// Looks into MySQL at a time for claims that clients follow: half of the connections that requests share by default.
-/// When a large queue has landed, thousands of clients are due at one moment.
+/// Most concurrent lookups in MySQL of claims that clients follow: half of the connections that requests share by
+/// default. When a large queue has landed, thousands of clients are due at one moment.
 const LOOKS_MAX: usize = 8;
 
 /// The queue, as requests see it.
@@ -76,7 +76,7 @@ impl Queue {
         Self { topic: Arc::new(topic), streams, stream_max, looks, stop }
     }
 
-    /// Returns the queue as the door, the rebuilds and the resolver use it.
+    /// Returns the queue as claims, rebuilds and the resolver use it.
     pub(crate) fn of_claims(&self) -> Arc<dyn ClaimQueue> {
         Arc::<TopicQueue>::clone(&self.topic)
     }
@@ -106,7 +106,7 @@ impl Queue {
         place: Option<QueuePosition>,
     ) -> watch::Receiver<Option<LandingRate>> {
         let known = place.map(|place| place.partition).or_else(|| self.topic.partition(template));
-        // Without a broker since the start nothing is known of any partition, and the first one is as good as another.
+        // If no broker has answered since the start, no partition is known, so any one serves.
         self.topic.followed().subscribe(known.unwrap_or(0))
     }
 

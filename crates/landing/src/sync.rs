@@ -1,5 +1,5 @@
-//! The synchronization primitives of what threads share without a server. In this crate's unit tests they are loom's,
-//! which tries every order.
+//! Synchronization primitives for state that threads share in memory. In this crate's unit tests they are loom's, which
+//! tries every order.
 
 #[cfg(not(test))]
 pub(crate) use std::sync::{

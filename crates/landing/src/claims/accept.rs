@@ -21,8 +21,8 @@ use crate::{metric, queue::QueuePosition};
 /// the outbox.
 const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
-/// Interval between two attempts to publish claims of a template whose last publication failed. It is how late a
-/// partition that is back is noticed.
+/// Interval between two attempts to publish claims of a template whose last publication failed. A partition that is
+/// back is noticed at most this much later.
 pub(super) const PUBLISH_AGAIN: Duration = Duration::from_millis(500);
 
 /// Calls of `published.lua` while the gate does not answer, and the waits in between. It takes effect once.

@@ -44,8 +44,8 @@ pub enum Fate {
     },
     /// No claim, or none of this template, can have this id.
     Never,
-    /// MySQL has no row of the claim, or just a fence, which binds only its own template; and the caller did not name
-    /// the claim's.
+    /// The caller named no template, and MySQL has no row of the claim, or only a fence. A fence binds only its own
+    /// template, which may not be the claim's.
     TemplateNeeded,
 }
 

@@ -171,8 +171,8 @@ impl Claims {
     }
 
     /// Returns whether a claim is refused as sold out without asking the gate ([`crate::sold_out`]). It is not refused
-    /// while the same key is under way here, since both get the same answer. Do not call this for a claim that needs
-    /// the gate's current answer, because its coupon was added just for it.
+    /// while the same key is under way here, since both get the same answer. Do not call this for a claim whose
+    /// coupon has just been added to the stock: such a claim needs the gate's current answer.
     pub fn is_sold_out(
         &self,
         template: &Template,

@@ -68,9 +68,9 @@ pub async fn queued_fate(
     .await
 }
 
-/// Returns whether a claim of this age may be in the queue, and land. Only an open gate can rule it out, if its epoch
-/// is both `epoch` and `queued_epoch` in MySQL: a claim that it does not hold was not queued under this epoch, and a
-/// claim that was queued under an earlier one is too late.
+/// Returns whether a claim of this age may be in the queue, and land. It cannot if the template was never queued or its
+/// queue is closed. Otherwise only an open gate rules it out, if its epoch is both `epoch` and `queued_epoch` in MySQL:
+/// a claim that the gate does not hold was not queued under this epoch, and one of an earlier epoch is too late.
 ///
 /// # Errors
 /// MySQL or the gate is unreachable.

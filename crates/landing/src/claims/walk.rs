@@ -217,7 +217,7 @@ impl Walk {
             // the gate's epoch at the same time.
             Verdict::OtherEpoch(newer) if newer > epoch => {
                 self.gates.learn(template.id, newer);
-                // What the older gate has queued landed before the newer one opened, which would admit it once more.
+                // Claims that the older gate queued landed before the newer gate opened. It would admit them again.
                 let stored = if may_be_admitted { self.stored_answer(claim).await? } else { None };
                 let Some(answer) = stored else { return Ok(Step::AskAgain) };
                 answer

@@ -28,9 +28,9 @@ impl Walk {
             && now < template.window.ends_at
     }
 
-    /// Handles the times when no gate is loaded. Long before the window no claim can have landed. After the window the
-    /// key may have landed, and it still may as long as a queue is not closed; until the queue is closed, only the gate
-    /// refuses.
+    /// Handles the times when no gate is loaded. Long before the window no claim can have landed. After the window a
+    /// claim with this key may have landed, or may still land until the template's queue is closed. Until then only the
+    /// gate refuses.
     pub(super) async fn window(&self, template: &Template, claim: &Claim) -> Result<Window, Stop> {
         let now = (self.clock)();
         if self.is_left_to_the_gate(template, now) {

@@ -21,8 +21,8 @@ use crate::gate::{
 const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// How long the closing of a queue may take before it is reported as a wait. No claim needs the gate of such a
-/// template, and the closing waits for every claim in its partition: after a large sale, longer than a lost gate
-/// should.
+/// template. The closing waits for every claim in its partition, so after a large sale it may take longer than the
+/// drain of a lost gate should.
 const CLOSING_SPARED: Duration = Duration::from_mins(1);
 
 /// The rebuilds of a process.

@@ -36,9 +36,9 @@ use crate::{
 /// Waits between two looks: an empty queue delays a rebuild by milliseconds, and a long wait asks once a second.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-/// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted, also while a call to
-/// the broker or Redis hangs, or others look. If the lease ended, another process would begin the rebuild again, and so on, and no wait
-/// would ever last long enough to be reported.
+/// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted. This also happens
+/// while a call to the broker or Redis hangs, or the drain waits for its turn to look. If the lease ended, another
+/// process would begin the rebuild and its wait anew, so no wait would ever last long enough to be reported.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// Time after which the wait is reported. A relay and a lander at work need less.

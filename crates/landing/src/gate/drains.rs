@@ -1,6 +1,6 @@
-//! What the drains of a process share, so that many of them load its servers like a few: turns to look, and the renewal
-//! of their leases. A broker that is away makes hundreds of templates wait, and requests share the connections to MySQL
-//! with them.
+//! State that the drains of a process share: turns to look, and the renewal of their leases. It keeps the load of many
+//! drains on the servers as low as that of a few. While the broker is away, hundreds of templates may wait, and their
+//! drains share the connections to MySQL with requests.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,12 +14,12 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::gate::rebuild::LEASE;
 
-/// Looks at a queue at once. Each may hold a blocking thread for as long as a broker that is away does not answer, and
-/// the process has 512 of them for everything.
+/// Most looks at queues at a time. While the broker does not answer, each may hold a blocking thread, and the process
+/// has 512 such threads for everything.
 const LOOKS_AT_ONCE: usize = 32;
 
-/// Age up to which a renewal serves another drain too: half of the interval at which each drain asks for one. So there
-/// are at most two in a second however many drains ask, far fewer than a lease needs to stay.
+/// Age up to which one renewal serves other drains too: half of the interval at which each drain asks for one. So the
+/// process renews at most twice a second, however many drains ask; a lease needs only one renewal in [`LEASE`].
 const RENEWED_MAX: Duration = Duration::from_millis(500);
 
 /// What the drains of a process share.
@@ -98,7 +98,7 @@ impl Waiting<'_> {
         let epochs = connect::within(async {
             let mut connection = connect::acquire(pool).await?;
             lease::renew_all(&mut connection, &leases, holder, LEASE).await?;
-            // Another process that took a lease has raised the epoch first.
+            // If another process has taken a lease, the higher epoch that it sets shows that, now or later.
             stock::queue_epochs(&mut connection, &templates).await
         });
         let (epochs, failed) = match epochs.await {

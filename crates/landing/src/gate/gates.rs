@@ -151,7 +151,7 @@ impl Gates {
     }
 
     /// Returns whether a template's gate should be loaded at `now`: it is published or paused, and its window is near
-    /// or open. All other claims are answered from the template itself.
+    /// or open. Claims of other templates need no gate, except while claims of their queue may still land.
     pub fn wants(&self, template: &Template, now: DateTime<Utc>) -> bool {
         matches!(template.state, TemplateState::Published | TemplateState::Paused)
             && template.window.starts_at <= now + self.preload

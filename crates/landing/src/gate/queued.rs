@@ -90,7 +90,8 @@ impl Resolver {
     }
 
     /// Settles requests that landed, releases those that were rejected or fenced, and returns those that MySQL does not
-    /// know. One whose row cannot be read is decided, nobody here knows how: it is left alone and not returned.
+    /// know. A request whose row this version cannot read is decided, but how is unknown: it is left alone and not
+    /// returned.
     pub(super) async fn end_queued(
         &self,
         (template, epoch): (TemplateId, Epoch),

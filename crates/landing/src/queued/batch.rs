@@ -154,7 +154,7 @@ impl QueuedBatch {
             Ok(QueuedAttempt::CouponIdTaken) => {
                 count_retry("coupon_id");
                 if let Err(error) = group.give_new_coupon_ids(ids) {
-                    // A conflict says nothing about the claims.
+                    // The taken id says nothing about the claims, so the attempt does not count.
                     group.changed();
                     return Err(error.into());
                 }

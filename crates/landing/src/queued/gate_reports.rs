@@ -1,5 +1,5 @@
-//! Reports to gates how queued claims ended, and which gates are wrong. A report is made once, and nobody waits for it;
-//! the resolver makes up for lost reports.
+//! Reports to gates how queued claims ended, and which gates are wrong. A report is made once, and no landing waits for
+//! it; the resolver makes up for lost reports.
 
 use std::{
     collections::{BTreeSet, HashMap},

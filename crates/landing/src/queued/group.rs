@@ -17,7 +17,7 @@ pub(super) struct QueuedJob {
     pub(super) landing: QueuedLanding,
     /// Whether it was tried alone as often as allowed.
     pub(super) given_up: bool,
-    /// The landing that its hold is counted from.
+    /// The moment from which its hold is counted.
     held_as_of: Instant,
 }
 

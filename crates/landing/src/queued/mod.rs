@@ -158,8 +158,8 @@ impl QueuedLander {
                 batch.end_later(job, Ending::Reject(RejectReason::Failed));
             }
         }
-        // A claim that was published again, as each repetition of its key does, has mostly landed by now. It would roll
-        // back the others of its transaction.
+        // A repetition of a key publishes its claim again, without `left_after`. Such a claim has mostly landed by now,
+        // and would roll back the others of its transaction.
         let (repeated, jobs) =
             jobs.into_iter().partition(|job: &QueuedJob| job.landing.queued.left_after.is_none());
         batch.add(repeated);
