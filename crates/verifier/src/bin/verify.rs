@@ -41,12 +41,14 @@ async fn main() -> ExitCode {
         Ok(sources) => sources,
         Err(error) => return failed(&error),
     };
+    // The signals' handlers must be there before the first statement that a signal has to end.
     let looked = tokio::select! {
-        looked = run(&cli, &sources) => looked,
+        biased;
         asked = asked_to_stop() => match asked {
             Ok(()) => return stop(&sources).await,
             Err(error) => Err(error.into()),
         },
+        looked = run(&cli, &sources) => looked,
     };
     match looked {
         Ok(report) => {
