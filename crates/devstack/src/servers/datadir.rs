@@ -1,5 +1,5 @@
-//! Data folders of MariaDB and MySQL, initialised once per version as a template in the cache (seconds) and
-//! copied for each stack (instantly); and the settings that both servers share.
+//! Data folders of MariaDB, MySQL and Kafka, initialised once per version as a template in the cache (seconds) and
+//! copied for each stack (instantly); and the settings that both databases share.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;

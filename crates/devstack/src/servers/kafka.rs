@@ -1,4 +1,5 @@
-//! Kafka nodes that are broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetches.
+//! Kafka nodes that are broker and controller in one (`KRaft`), run from the jars that ops/install.sh fetches. Formatting a
+//! data folder starts a Java program for seconds, so one is formatted per version, and copied.
 
 use std::fs;
 use std::iter;
@@ -19,6 +20,10 @@ const SMALL_HEAP: &str = "-Xmx256m";
 /// A private node lives for minutes. Java's optimising compiler took 40 % of a core from the code under
 /// measurement.
 const COMPILED_LIGHTLY: &str = "-XX:TieredStopAtLevel=1";
+/// The file that says which node of which cluster a data folder belongs to.
+const IDENTITY: &str = "meta.properties";
+/// Ports of broker and controller in the settings for formatting, which opens none.
+const NO_PORTS: (u16, u16) = (1, 2);
 /// Log only warnings and errors, which the INFO lines of a start would bury.
 const LOGGING: &str = "\
 rootLogger.level = warn
@@ -29,14 +34,14 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d %p %c{1}: %m%n
 ";
 
-/// Prepares the broker of the stack in `dir`; formats its log folder if needed.
+/// Prepares the broker of the stack in `dir`.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     let mut nodes = prepare_cluster(slice::from_ref(&dir.to_path_buf()), options)?;
     Ok(nodes.remove(0))
 }
 
-/// Prepares a cluster with a node in each of `dirs`; formats log folders if needed. Kafka's internal topics
-/// have a replica on each node and stay writable while one node is down.
+/// Prepares a cluster with a node in each of `dirs`. Kafka's internal topics have a replica on each node and stay writable
+/// while one node is down.
 pub(crate) fn prepare_cluster(dirs: &[PathBuf], options: &Options) -> Result<Vec<Process>> {
     let mut controllers = Vec::new();
     for dir in dirs {
@@ -44,7 +49,7 @@ pub(crate) fn prepare_cluster(dirs: &[PathBuf], options: &Options) -> Result<Vec
         fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
         controllers.push(ports::remembered(&home.join("controller-port"))?);
     }
-    let cluster = Cluster { id: cluster_id(), controllers };
+    let cluster = Cluster { id: random_id(), controllers };
     let nodes = (1..).zip(dirs);
     nodes.map(|(number, dir)| prepare_node(dir, number, &cluster, options)).collect()
 }
@@ -62,7 +67,31 @@ fn prepare_node(
     cluster: &Cluster,
     options: &Options,
 ) -> Result<Process> {
+    let home = dir.join("kafka");
+    let port = ports::remembered(&home.join("port"))?;
+    let data = datadir::prepare(&home, &format!("kafka-{VERSION}-data"), format)?;
+    let identity = data.join(IDENTITY);
+    if !identity.exists() {
+        let (cluster, directory) = (&cluster.id, random_id());
+        let lines = format!(
+            "version=1\ncluster.id={cluster}\nnode.id={number}\ndirectory.id={directory}\n"
+        );
+        write(&identity, &lines)?;
+    }
+    let properties = home.join("server.properties");
+    write(&properties, &server_properties(&data, port, number, cluster, session_ms(options)))?;
+
+    let small = (cluster.controllers.len() > 1).then_some(&SMALL_HEAP);
+    let lightly = (!options.kafka_optimised).then_some(&COMPILED_LIGHTLY);
+    let flags: Vec<&str> = JAVA.iter().chain(small).chain(lightly).copied().collect();
+    let mut arguments = java_arguments(&flags, &home)?;
+    arguments.extend(["kafka.Kafka".to_owned(), properties.display().to_string()]);
     let java = paths::program("java")?;
+    Ok(Process::new("kafka", java, dir, port, Probe::Kafka, options.tie).arguments(arguments))
+}
+
+/// Returns the arguments of a Java program of Kafka, and writes its logging's settings to `home`.
+fn java_arguments(flags: &[&str], home: &Path) -> Result<Vec<String>> {
     let libs = paths::cache().join(format!("kafka-{VERSION}/libs"));
     if !libs.exists() {
         return Err(Error::NotInstalled {
@@ -70,45 +99,39 @@ fn prepare_node(
             by: paths::INSTALLER,
         });
     }
-    let home = dir.join("kafka");
-    let data = home.join("data");
-    let port = ports::remembered(&home.join("port"))?;
-    let properties = home.join("server.properties");
     let logging = home.join("log4j2.properties");
-    fs::write(&properties, server_properties(&data, port, number, cluster, session_ms(options)))
-        .map_err(Error::file("write", &properties))?;
-    fs::write(&logging, LOGGING).map_err(Error::file("write", &logging))?;
-
-    let small = (cluster.controllers.len() > 1).then_some(&SMALL_HEAP);
-    let lightly = (!options.kafka_optimised).then_some(&COMPILED_LIGHTLY);
-    let mut arguments: Vec<String> =
-        JAVA.iter().chain(small).chain(lightly).map(|&argument| argument.to_owned()).collect();
+    write(&logging, LOGGING)?;
+    let mut arguments: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
     arguments.push(format!("-Dlog4j2.configurationFile={}", logging.display()));
     arguments.extend(["-cp".to_owned(), format!("{}/*", libs.display())]);
-    if !data.join("meta.properties").exists() {
-        format(&java, &arguments, &properties, &cluster.id, &home.join("format.log"))?;
-    }
-    arguments.extend(["kafka.Kafka".to_owned(), properties.display().to_string()]);
-    Ok(Process::new("kafka", java, dir, port, Probe::Kafka, options.tie).arguments(arguments))
+    Ok(arguments)
 }
 
-fn format(
-    java: &Path,
-    arguments: &[String],
-    properties: &Path,
-    cluster: &str,
-    log: &Path,
-) -> Result<()> {
-    let mut format = Command::new(java);
+/// Formats a data folder without an identity, for each node to get its own.
+fn format(data: &Path, log: &Path) -> Result<()> {
+    let home = PathBuf::from(format!("{}.settings", data.display()));
+    fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+    let properties = home.join("server.properties");
+    let alone = Cluster { id: random_id(), controllers: vec![NO_PORTS.1] };
+    let session = session_ms(&Options::default());
+    write(&properties, &server_properties(data, NO_PORTS.0, 1, &alone, session))?;
+    let mut format = Command::new(paths::program("java")?);
     format
-        .args(arguments)
-        .args(["kafka.tools.StorageTool", "format", "-t", cluster, "-c"])
-        .arg(properties);
-    datadir::run("formatting Kafka's data folder", format, log)
+        .args(java_arguments(&[COMPILED_LIGHTLY], &home)?)
+        .args(["kafka.tools.StorageTool", "format", "-t", &alone.id, "-c"])
+        .arg(&properties);
+    datadir::run("formatting Kafka's data folder", format, log)?;
+    let identity = data.join(IDENTITY);
+    fs::remove_file(&identity).map_err(Error::file("remove", &identity))?;
+    fs::remove_dir_all(&home).map_err(Error::file("remove", &home))
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).map_err(Error::file("write", file))
 }
 
 /// Returns 128 bits in base64, 22 characters. The last character carries only two bits, so it is always `A`.
-fn cluster_id() -> String {
+fn random_id() -> String {
     iter::repeat_with(fastrand::alphanumeric).take(21).chain(['A']).collect()
 }
 
@@ -186,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_id_has_22_characters_and_ends_without_stray_bits() {
-        let id = cluster_id();
+    fn an_id_has_22_characters_and_ends_without_stray_bits() {
+        let id = random_id();
         assert_eq!(id.len(), 22);
         assert!(id.ends_with('A'));
     }
