@@ -40,10 +40,13 @@ const SCANNED_MAX: u64 = 10_000_000;
 /// How much a process's clock may be set back between counting and sending without a message being missed.
 const CLOCK_SLACK_MS: i64 = 60_000;
 
-/// Leave to make a report, from its statistics and from MySQL. Whatever is read for it holds a clone until it has ended.
+/// A second's answers are on the topic this many seconds later.
+const SENT_AFTER_SECONDS: i64 = 2;
+
+/// Permission to make a report, from its statistics and from MySQL. Each read for it holds a clone until it has ended.
 pub(crate) type Turn = Arc<(OwnedSemaphorePermit, Place<MerchantId>)>;
 
-/// Reads everybody's statistics.
+/// Reads the statistics of all processes.
 pub(crate) struct History {
     brokers: String,
     topic: String,
@@ -62,7 +65,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Returns whether the sums lack nothing that is on the topic or was.
+    /// Returns whether the whole span was read, without unreadable messages.
     pub(crate) fn is_complete(&self) -> bool {
         let span = self.sums.span;
         (self.from, self.to) == (span.from, span.to) && self.sums.unreadable == 0
@@ -121,7 +124,7 @@ impl History {
             within: READ_MAX,
             messages_max: SCANNED_MAX,
         };
-        // The turn goes with the reading thread, which a client that leaves does not end.
+        // The reading thread keeps the turn: it goes on even if its client leaves.
         let state = (Aggregate::new(template, span), turn);
         let partition = move |partitions| partition_of_template(template, partitions);
         let read = read_history(
@@ -135,19 +138,32 @@ impl History {
         let ((sums, _turn), reached) = read.await.map_err(HistoryError::Topic)?;
         let kept = i64::try_from(STATS_RETENTION.as_secs()).unwrap_or(i64::MAX);
         let from = span.from.max(now - kept).min(span.to);
-        let to = match reached {
-            Reached::End => span.to,
-            // What was answered before is on the topic a moment later.
-            Reached::Limit(Some(ms)) => ms.div_euclid(1_000).clamp(from, span.to),
-            Reached::Limit(None) => from,
-        };
+        let to = known_to(&reached, from, span.to);
         Ok(Known { sums, from, to })
+    }
+}
+
+/// Returns the end of the seconds whose messages were all read, unless an outage of Kafka delayed some of them.
+fn known_to(reached: &Reached, from: i64, to: i64) -> i64 {
+    match reached {
+        Reached::End => to,
+        Reached::Limit(Some(ms)) => (ms.div_euclid(1_000) - SENT_AFTER_SECONDS).clamp(from, to),
+        Reached::Limit(None) => from,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_that_was_cut_off_knows_no_second_whose_messages_came_later() {
+        assert_eq!(known_to(&Reached::End, 100, 200), 200);
+        assert_eq!(known_to(&Reached::Limit(Some(150_999)), 100, 200), 148);
+        assert_eq!(known_to(&Reached::Limit(Some(101_000)), 100, 200), 100);
+        assert_eq!(known_to(&Reached::Limit(Some(900_000)), 100, 200), 200);
+        assert_eq!(known_to(&Reached::Limit(None), 100, 200), 100);
+    }
 
     #[tokio::test]
     async fn a_turn_lasts_until_all_that_is_read_under_it_has_ended() {
