@@ -47,12 +47,12 @@ impl Access {
         Arc::new(Self { id, user, key, claim })
     }
 
-    /// Answers within the request: what is made meanwhile knows its id.
+    /// Runs a future within the request: there [`current_id`] returns its id.
     pub(crate) async fn within<T>(self: &Arc<Self>, answering: impl Future<Output = T>) -> T {
         CURRENT.scope(Arc::clone(self), answering).await
     }
 
-    /// Like [`Access::within`], for what does not wait.
+    /// Like [`Access::within`], for a closure.
     pub(crate) fn within_now<T>(self: &Arc<Self>, make: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(Arc::clone(self), make)
     }

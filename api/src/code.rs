@@ -267,7 +267,7 @@ codes! {
 }
 
 impl Code {
-    /// Whether the code is only in the body of a success: it is no problem's.
+    /// Returns whether the code occurs only in successful answers, never in a problem.
     pub(crate) fn is_of_success(self) -> bool {
         self.status() < 400
     }

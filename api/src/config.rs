@@ -74,11 +74,11 @@ const GATE_REBUILDS_PER_HOUR: u32 = 60;
 /// Default number of the gate's replicas that must have a claim with `accept_after` replica: one survives the master.
 const GATE_COPIES: u32 = 1;
 
-/// Largest such number. Each further one makes every 202 wait for the slowest of more.
+/// Largest such number. With each further one, every 202 waits for the slowest of more replicas.
 const GATE_COPIES_MAX: u32 = 8;
 
-/// Allowed lead times. A gate of a million users takes 4 seconds to load; a day ahead, its memory is better used
-/// otherwise.
+/// Allowed lead times. A gate of a million users takes 4 seconds to load; more than a day ahead, it would only occupy
+/// memory.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
 
 /// The API server: claims, "my coupons", redemption, templates, operations.

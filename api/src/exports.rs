@@ -10,11 +10,11 @@ use axum::body::{Bytes, HttpBody};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-/// The body of an export. It ends well only if all rows were sent: a client sees otherwise that some are missing.
+/// The body of an export. It ends without an error only if all rows were sent, so a client notices missing rows.
 pub(crate) struct Exported(mpsc::Receiver<Option<Bytes>>);
 
 impl Exported {
-    /// Sends what arrives: pieces, and `None` behind the last.
+    /// Sends the pieces that arrive, up to the `None` after the last.
     pub(crate) fn of(pieces: mpsc::Receiver<Option<Bytes>>) -> Self {
         Self(pieces)
     }

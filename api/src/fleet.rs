@@ -17,10 +17,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Most processes that are asked: far more than a platform has, and a bound if a name resolves to a whole network.
 const PROCESSES_MAX: usize = 256;
 
-/// Longest answer of a process, in bytes: hundreds of times what one has to say of itself.
+/// Longest answer of a process, in bytes: hundreds of times a usual answer.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// The processes besides this one, and what this one knows of itself.
+/// The processes besides this one, and this one's health.
 pub(crate) struct Fleet {
     health: Health,
     /// Admin addresses, `host:port`. A host may stand for several processes.

@@ -58,7 +58,7 @@ pub(crate) const REQUEST_SECONDS: Metric = Metric {
     worry: Some("p99 is longer than users wait; 5xx"),
 };
 
-/// What became of a call, in the metric.
+/// Counts confirmations and cancellations by outcome.
 pub(crate) const HOLD_CALLS: Metric = Metric {
     name: "api_hold_calls_total",
     kind: Kind::Counter,

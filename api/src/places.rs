@@ -1,4 +1,4 @@
-//! Places for what lasts: so many in the process, and so many of one owner, so that no owner takes all of them.
+//! Places for long-lasting work, limited for the process and for each owner, so that no owner takes all of them.
 
 use std::{
     collections::HashMap,
@@ -35,9 +35,9 @@ pub(crate) struct Place<O: Eq + Hash> {
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// The process has its most.
+    /// The process has as many as allowed.
     Process,
-    /// The owner has its most.
+    /// The owner has as many as allowed.
     Owner,
 }
 

@@ -22,13 +22,13 @@ pub(crate) struct Problem {
     contended: bool,
     /// Whether the requested change may have been made.
     is_unknown: bool,
-    /// Where what became of the request can be looked at.
+    /// Where the request's outcome can be read.
     location: Option<String>,
     more: Map<String, Value>,
 }
 
 impl Problem {
-    /// Makes a problem. One that the same request may not meet again says when to send it: after one to three seconds.
+    /// Makes a problem. If the same request may succeed later, it says when to send it: after one to three seconds.
     /// Jitter spreads out clients that were refused together.
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Problem {
         Self { retry_after_seconds: None, detail: detail.to_owned(), ..self }
     }
 
-    /// Says that the same request would meet the same problem, whatever its code says of others.
+    /// Says that the same request would meet the same problem, even if its code is retryable.
     pub(crate) fn finally(self) -> Self {
         Self { retry_after_seconds: None, ..self }
     }

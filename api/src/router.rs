@@ -121,7 +121,7 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
 pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Router {
     let (operations, described) = operations().split_for_parts();
     let known = Arc::new(KnownParameters::of(&described));
-    // At the first request: few processes are ever asked.
+    // Built at the first request, since few processes get one.
     let document = Arc::new(LazyLock::new(move || Document::of(described)));
     let routes = operations
         .route(openapi::PATH, get(async move |headers: HeaderMap| document.answer(&headers)))
@@ -162,7 +162,7 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     let status = answer.status();
     span.answered(status);
     drop(span);
-    // Clients cannot make up labels: what is not ours has one name.
+    // Clients cannot make up labels: all unknown routes share one, and so do unknown methods.
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let method = METHODS.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
     access.log(method, &route, status, took);
@@ -180,7 +180,7 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     answer
 }
 
-/// What [`bounded`] holds a request to: one layer for all, because each layer costs every request some allocations.
+/// The limits that [`bounded`] applies, all in one layer, because each layer costs every request some allocations.
 #[derive(Clone)]
 pub(crate) struct Bounds {
     pub(crate) limits: Limits,
@@ -220,7 +220,7 @@ async fn within(
         http.path = request.uri().path()
     );
     let most = if request.method() == Method::GET { limits.read } else { limits.request };
-    // It is dropped where it is when its time is over, and when its client goes away.
+    // It is dropped wherever it waits, when its time is over or its client leaves.
     let answer = connect::abandonable(next.run(request).instrument(span));
     match tokio::time::timeout(most, answer).await {
         Ok(answer) => Ok(answer),

@@ -301,8 +301,8 @@ where
     }
 }
 
-/// Keeps the template cache fresh from the topic, and lists of shops complete from MySQL. Without changes from the topic
-/// single templates rely on misses.
+/// Keeps the template cache fresh from the topic, and lists of shops complete from MySQL. Without the topic, single
+/// templates are read on a miss.
 async fn follow_templates(templates: TemplateCache, config: Config) -> anyhow::Result<()> {
     let follow = follow_topic(&templates, &config);
     let ((), followed) = tokio::join!(templates.keep_listed(), follow);

@@ -71,7 +71,8 @@ impl ServerHealth {
 }
 
 /// Watches MySQL and what is compared with it. A clock that differs from MySQL's is only logged: if MySQL's own is
-/// wrong, all apis would become unready, and what the clocks decide is checked by both (a use) or passes (a window).
+/// wrong, all apis would become unready. What clocks decide is checked by both (a use) or wrong only for a moment (a
+/// window).
 ///
 /// Like [`runtime::watch`], it drops no statement at `stop`.
 async fn watch_mysql(
@@ -105,9 +106,9 @@ async fn watch_mysql(
     }
 }
 
-/// Learns generations of views that others have raised. Our own connection may last for weeks, and a view built under
-/// an older generation is dropped by the next change, again and again. Returns whether MySQL knows the same servers of
-/// the view as we do.
+/// Learns generations of views that other processes have raised. Our own connection may last for weeks; without this,
+/// each change would drop a view built under the old generation. Returns whether MySQL knows the same servers of the
+/// view as we do.
 async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool) -> bool {
     let Some(served) = views.served() else { return was_known };
     let known = connect::within(async {

@@ -42,19 +42,19 @@ pub(crate) struct Parts {
     pub(crate) gates: Gates,
     pub(crate) claims: Claims,
     pub(crate) queue: Arc<Queue>,
-    /// Signs and reads what clients follow queued claims by.
+    /// Signs and reads the receipts of queued claims.
     pub(crate) receipts: Receipts,
     pub(crate) view: ViewReader<MySqlTruth>,
     pub(crate) shop_stock: ShopStock,
     /// Counts answers to claims, and reads what all processes counted.
     pub(crate) stats: Stats,
-    /// Tells operators the ways of claims.
+    /// Reads the stories of claims for operators.
     pub(crate) stories: Stories,
     /// Limits how often a user may claim.
     pub(crate) claim_limit: RateLimit,
     /// Limits how often a user may read coupons and claims.
     pub(crate) read_limit: RateLimit,
-    /// Limits the fences that are placed for who asks for unknown claims.
+    /// Limits the fences that lookups of unknown claims place.
     pub(crate) fence_limit: FenceLimit,
     pub(crate) quotas: Quotas,
     pub(crate) exports: Places<MerchantId>,

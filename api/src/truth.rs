@@ -61,7 +61,7 @@ impl Truth for MySqlTruth {
     }
 
     async fn many(&self, user: UserId, changed_since: DateTime<Utc>) -> Result<Rows, StoreError> {
-        // Before anything is locked that others wait for, or opened that a server closes after a while.
+        // Before the walk opens its transaction, which MySQL closes after a while.
         self.points.reach("view.before_piece").await.map_err(|_| StoreError::Silent)?;
         let walk = connect::within(Walk::begin(&self.pool, user, changed_since)).await?;
         Ok(Rows { walk, points: self.points.clone() })

@@ -37,8 +37,8 @@ pub(crate) fn id_of(key: &str) -> Option<ApiKeyId> {
     id.parse().ok().filter(|it: &ApiKeyId| is_secret && it.to_string() == id)
 }
 
-/// Returns the digest that is stored for a key and that keys are compared by. How far two digests agree reveals nothing
-/// about the keys.
+/// Returns the digest that is stored for a key and that keys are compared by. The time of a comparison of digests
+/// reveals nothing about the keys.
 pub(crate) fn digest_of(key: &[u8]) -> Digest {
     Sha256::digest(key).into()
 }

@@ -231,8 +231,8 @@ fn key(value: serde_json::Value, rules: &Validation) -> anyhow::Result<(Option<S
     Ok((jwk.common.key_id, Key { decoding, validation }))
 }
 
-/// Returns the algorithms that a kind of key serves. A symmetric key is refused: with a secret in a set that everybody
-/// can read, anybody could sign.
+/// Returns the algorithms that a kind of key serves. A symmetric key is refused: the set is public, so any reader could
+/// sign with the secret.
 fn algorithms(parameters: &AlgorithmParameters) -> anyhow::Result<Vec<Algorithm>> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match parameters {

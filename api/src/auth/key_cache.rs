@@ -26,7 +26,7 @@ const FRESH_FOR: Duration = Duration::from_secs(2);
 /// Maximum number of keys in the cache, and of invented ids. A full map is cleared.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Minimum interval between writes of a key's last use. Nobody needs it to the second.
+/// Minimum interval between writes of a key's last use. No reader needs it to the second.
 pub(crate) const USE_EVERY: Duration = Duration::from_mins(1);
 
 /// Maximum concurrent reads of keys: a small part of the pool, whatever clients send.

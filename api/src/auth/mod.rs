@@ -83,7 +83,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// An operator whose scopes its handler checks itself: what is needed depends on what is asked for.
+/// An operator whose scopes its handler checks itself: the needed scope depends on the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnyOperator(pub(crate) Operator);
 
@@ -228,7 +228,7 @@ impl Operator {
     }
 }
 
-/// Returns the value of a header that occurs exactly once: of two, a proxy before us may have read the other.
+/// Returns the value of a header that occurs exactly once: if there are two, a proxy may have read the other.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())

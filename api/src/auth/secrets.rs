@@ -41,7 +41,7 @@ pub(crate) fn check_operator_key(key: &str) -> anyhow::Result<()> {
     check_random("OPERATOR_KEY", key, 24)
 }
 
-/// Checks the secret of receipts. An empty one is none.
+/// Checks the secret of receipts. An empty one counts as absent.
 ///
 /// # Errors
 /// The secret is rejected; the sentence says why.

@@ -20,7 +20,7 @@ use crate::{
 /// The claim that names a token's user unless a setting names another (RFC 7519, 4.1.2).
 pub(crate) const SUBJECT: &str = "sub";
 
-/// Claims that say something of the token. As users' ids, their numbers would be another user with each token.
+/// Claims about the token itself. As users' ids they would name a different user with each token.
 const OF_THE_TOKEN: [&str; 6] = ["iss", "aud", "exp", "nbf", "iat", "jti"];
 
 /// Largest number that all issuers write exactly: 2^53 - 1. A larger one may have been rounded on its way through a
@@ -56,7 +56,7 @@ pub(crate) struct Rules {
 /// Checks the name of the claim that holds the user's id.
 ///
 /// # Errors
-/// It is empty, or the name of a claim that says something of the token.
+/// It is empty, or the name of a claim about the token itself.
 pub(crate) fn check_user_claim(name: &str) -> anyhow::Result<()> {
     let is_name = !name.is_empty() && !name.chars().any(char::is_control);
     ensure!(is_name, "JWT_USER_CLAIM must name a claim of users' tokens, e.g. `{SUBJECT}`");
@@ -137,7 +137,7 @@ impl Rules {
                 validation.set_audience(&[audience]);
                 required.push("aud");
             }
-            // An issuer that serves others too names them in `aud`. No setting asks for a check.
+            // `aud` may name other services of the issuer. Without the setting it is not checked.
             None => validation.validate_aud = false,
         }
         validation.set_required_spec_claims(&required);

@@ -16,7 +16,7 @@ use axum::{
 };
 use hyper::body::{Frame, SizeHint};
 
-/// Nobody waits for the body, and more of it may come.
+/// No handler waits for the body, and more of it may arrive.
 const PARTLY_READ: u8 = 0;
 /// A handler is waiting for bytes that have not arrived.
 const AWAITED: u8 = 1;

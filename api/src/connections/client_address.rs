@@ -31,7 +31,7 @@ impl Network {
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         match (self.base, address.to_canonical()) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
-                // A network of no bits has every address; its shift overflows.
+                // A prefix of 0 bits contains every address; its shift overflows.
                 (base.to_bits() ^ address.to_bits()).checked_shr(32 - self.bits).unwrap_or(0) == 0
             }
             (IpAddr::V6(base), IpAddr::V6(address)) => {

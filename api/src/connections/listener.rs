@@ -48,7 +48,7 @@ const RECEIVE_BUFFER: u32 = 32 * 1024;
 /// Connections that the system queues until we accept them.
 const BACKLOG: u32 = 1024;
 
-/// Pause after the system failed to accept a connection, e.g. for want of files.
+/// Pause after the system failed to accept a connection, e.g. because its files are used up.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Opens a socket that listens for clients. The connections it accepts have its buffer sizes.
@@ -126,7 +126,7 @@ async fn next(
     Ok((permit, stream, peer.ip()))
 }
 
-/// Returns whether the client left before it was served; the next one may not.
+/// Returns whether the failure is this client's, which left early: the next one can be accepted.
 fn is_clients(error: &io::Error) -> bool {
     matches!(
         error.kind(),

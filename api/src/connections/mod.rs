@@ -1,5 +1,5 @@
-//! The client connections of a process: how many there are, whose they are, what each is doing, and how much unfinished
-//! requests hold.
+//! The client connections of a process: their number, addresses and states, and the memory that unfinished requests
+//! hold.
 //!
 //! Everything here is a counter: a connection that ends leaves nothing behind.
 
@@ -200,7 +200,7 @@ impl Connections {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs an address with too many connections. It may be the reader's own proxy on another machine.
+    /// Logs an address with too many connections. It may be the operator's own proxy on another machine.
     fn warn_of(&self, peer: IpAddr) {
         let now = self.started.elapsed().as_secs();
         let silent_until = self.silent_until.load(Relaxed);

@@ -87,7 +87,7 @@ impl TimedStream {
 
     fn wrote(&mut self, bytes: usize) {
         self.written += u64::try_from(bytes).unwrap_or(u64::MAX);
-        // Drop answers that the client has taken: they are not older ones than this.
+        // Drop answers that the client has taken, so that none counts as older than this one.
         self.drop_taken();
         let next =
             UnderWay { end: Instant::now() + self.patience, until: self.written, whole: false };

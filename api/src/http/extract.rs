@@ -74,7 +74,7 @@ impl<S: Send + Sync> FromRequest<S> for Upload {
     }
 }
 
-/// Whether the body is of one of these media types. One without a type is.
+/// Whether the body is of one of these media types. A body without a type counts as one.
 fn is_of_kind(request: &Request, kinds: &[&str]) -> bool {
     request.headers().get(header::CONTENT_TYPE).is_none_or(|value| {
         let kind = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();

@@ -6,8 +6,8 @@ use runtime::trace;
 
 use crate::{code::Code, problem::Problem};
 
-/// Returns the claim's key. It may be absent if the limit per user is 1 and coupons are not held: the template itself is
-/// the key then. Under that key, a claim after a lapse would be the answer of the one that lapsed, for ever.
+/// Returns the claim's key. It may be absent if the limit per user is 1 and coupons are not held: the template itself
+/// is the key then. Under that key, each claim after a lapse would get the answer of the lapsed one.
 pub(crate) fn request_id(headers: &HeaderMap, template: &Template) -> Result<RequestId, Problem> {
     match idempotency_key(headers)? {
         Some(key) => Ok(key),

@@ -40,8 +40,7 @@ impl KnownParameters {
         Self(routes.collect())
     }
 
-    /// Rejects a request with a query parameter that its route does not take. Requests that reach no operation pass:
-    /// their answer says so.
+    /// Rejects a request with a query parameter that its route does not take. Requests that match no operation pass.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Problem> {
         let uri = request.uri();
         if uri.query().is_none_or(str::is_empty) {

@@ -107,7 +107,7 @@ pub(crate) fn dress(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(PRIVATE);
 }
 
-/// Returns whether the request names exactly one host, as HTTP/1.1 demands (RFC 9112, 3.2): of two, a proxy before us
+/// Returns whether the request names exactly one host, as HTTP/1.1 demands (RFC 9112, 3.2): if there are two, a proxy
 /// may have used the other. Nothing here depends on which host it is.
 pub(crate) fn names_one_host(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
@@ -126,7 +126,7 @@ pub(crate) fn accepts_json(headers: &HeaderMap) -> bool {
     accepts(headers, is_json)
 }
 
-/// Returns whether the client accepts a range of media that is right. One that says nothing accepts all.
+/// Returns whether the client accepts a right media range. Without `Accept` it accepts all.
 fn accepts(headers: &HeaderMap, is_right: fn(&str) -> bool) -> bool {
     let mut lines = headers.get_all(header::ACCEPT).iter().peekable();
     lines.peek().is_none()

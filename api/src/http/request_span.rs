@@ -1,4 +1,5 @@
-//! The server span of a request, from its head to the head of its answer. What follows from the request continues it.
+//! The server span of a request, from its head to the head of its answer. Spans that follow from the request continue
+//! its trace.
 
 use std::{
     convert::Infallible,
@@ -40,7 +41,7 @@ impl RequestSpan {
         hop
     }
 
-    /// Returns the traceparent for what follows from here.
+    /// Returns the traceparent for the spans that follow.
     pub(crate) fn trace_parent(&self) -> Option<String> {
         self.span()?.trace_parent()
     }

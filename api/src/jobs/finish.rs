@@ -1,5 +1,5 @@
-//! The end of a job: what is left of a cancelled one gets its outcome, and coupons that were added for rows that got
-//! none are taken back, unless the gate has already promised them to a claim.
+//! The end of a job: the rest of a cancelled job's rows get their outcome, and coupons that were added for rows that
+//! got none are taken back, unless the gate has already promised them to a claim.
 //!
 //! MySQL's stock counts only landed claims. So the gate is asked for the stock it has left. While it does not answer,
 //! or claims of the template are queued, the job does not end. After [`WAITS_MAX`] it ends without taking anything
@@ -26,8 +26,8 @@ use crate::{code::Code, metrics::JOB_ROWS};
 /// Attempts to take back coupons while users claim them. Each finds how many are left; after the last, they stay.
 const TRIES_MAX: u32 = 4;
 
-/// How long a job waits with its end for a gate that can say what is left, or a queue that is empty. What was added for it
-/// stays in the total then: users may claim it, or the operator cuts it.
+/// How long a job's end waits for a gate that can say what is left, or for an empty queue. After that, what was added
+/// for the job stays in the total: users may claim it, or the operator cuts it.
 const WAITS_MAX: Duration = Duration::from_secs(600);
 
 /// Pause between two looks.
@@ -197,7 +197,7 @@ impl Worker {
     }
 }
 
-/// Returns whether a job goes on waiting with its end.
+/// Returns whether a job's end may wait longer.
 fn is_patient(job: &Job) -> bool {
     job.ending_for.is_none_or(|seconds| seconds < WAITS_MAX.as_secs().cast_signed())
 }

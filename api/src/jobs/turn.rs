@@ -39,7 +39,7 @@ pub(crate) fn under_way() -> UnderWay<'static> {
     UnderWay { code: Code::ClaimPending.word(), lands_within: LANDS_WITHIN }
 }
 
-/// Pause of a job of which a turn could decide nothing: its template is paused, or its gate is away.
+/// Pause of a job after a turn that decided no row: its template is paused, or its gate is away.
 const HELD_UP: Duration = Duration::from_secs(1);
 
 /// A row's outcome, or the code of what it waits for.
@@ -204,7 +204,7 @@ async fn grant(app: App, template: Arc<Template>, claim: Claim, row_no: u32) -> 
     }
 }
 
-/// Returns what an answer says of its row. A refusal that passes, such as a pause, leaves the row pending.
+/// Returns the outcome that an answer gives its row. A temporary refusal, such as a pause, leaves the row pending.
 fn found(answer: Answer, row_no: u32) -> Found {
     let refused = |outcome| Ok(Done { row_no, outcome, claim_id: None });
     match answer {

@@ -88,7 +88,7 @@ fn every_operation_says_what_it_does_who_may_call_it_and_what_it_answers() {
             assert!(!parameter["schema"].is_null(), "{name}: parameter {location}");
         }
         let success = operation["responses"].as_object().unwrap().keys().next().unwrap();
-        // One route exists only to say who does this instead.
+        // One route always refuses, and names who does this instead.
         let refused = operation["x-always-refused"] == true;
         assert_eq!(success.starts_with('2'), !refused, "{name}");
     }

@@ -34,7 +34,7 @@ impl Default for Partition {
 }
 
 impl Followed {
-    /// Returns what is known of a partition now.
+    /// Returns the position and rate of landing of a partition, as last known.
     pub(crate) fn landing_rate(&self, partition: i32) -> Option<LandingRate> {
         *self.lock().get(&partition)?.landing_rate.borrow()
     }

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use landing::queue::QueuePosition;
 use topic::PartitionProgress;
 
-/// Time from a claim that waits for no other to its outcome, in milliseconds: a landing, and the lander's next word.
+/// Time from a claim that waits for no other to its outcome, in milliseconds: a landing, and the lander's next report.
 const TURN_MS: f64 = 100.0;
 
 /// Time from a landing until it is known while claims wait, in milliseconds: half of the second between two reports of the
@@ -47,8 +47,8 @@ pub(crate) struct LandingRate {
 }
 
 impl LandingRate {
-    /// Takes a report beside what was known before. A report that is no newer changes nothing. One that has landed more
-    /// is newer whatever its time: it may be of another lander, whose clock is behind.
+    /// Combines a report with what was known. A report that is no newer changes nothing. One that has landed more is
+    /// newer whatever its time: it may be of another lander, whose clock is behind.
     pub(crate) fn after(known: Option<Self>, report: &PartitionProgress) -> Self {
         let PartitionProgress { committed, end, at_ms, .. } = *report;
         let said = Some(report.landed_per_s).filter(|rate| rate.is_finite() && *rate > 0.0);
@@ -89,7 +89,7 @@ impl LandingRate {
         self.committed > offset
     }
 
-    /// Returns how many claims wait, of those before `end` too.
+    /// Returns how many claims wait before `end` or the reported end, whichever is later.
     pub(crate) fn backlog(&self, end: i64) -> u64 {
         self.position(self.end.max(end))
     }
@@ -119,9 +119,9 @@ impl LandingRate {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Due {
     place: Option<i64>,
-    /// Of a claim whose position is unknown: an offset that it is probably before.
+    /// For a claim without a place: it is probably at or before this offset.
     guessed: Option<i64>,
-    /// When it was accepted, or looked at in vain: only later reports count. Milliseconds since 1970.
+    /// When it was accepted, or last found without an outcome: only later reports count. Milliseconds since 1970.
     since_ms: i64,
 }
 
@@ -144,7 +144,7 @@ impl Due {
         is_later && pace.committed >= pace.end
     }
 
-    /// Notes that the claim had no outcome when this was known.
+    /// Notes that the claim had no outcome at the time of this report.
     pub(crate) fn was_looked_at(&mut self, pace: Option<LandingRate>) {
         self.guessed = None;
         self.since_ms = pace.map_or(self.since_ms, |pace| pace.at_ms.max(self.since_ms));

@@ -66,7 +66,7 @@ impl QueueEstimate {
 }
 
 impl Queue {
-    /// Makes the queue. Without a broker it is usable all the same, and appends fail.
+    /// Makes the queue. It works without a broker too, except that appends fail.
     pub(crate) fn new(config: &Config, stop: CancellationToken) -> Self {
         let names = TopicNames::new(&config.topic_prefix);
         let topic = TopicQueue::new(&config.kafka_brokers, names);
@@ -99,7 +99,7 @@ impl Queue {
         QueueEstimate::of(self.topic.followed().landing_rate(partition), Some(offset), None, now)
     }
 
-    /// Returns a receiver of what is known of the partition of a template's claims, or of this place.
+    /// Subscribes to the reports of the place's partition or, without a place, of the template's.
     pub(crate) fn subscribe(
         &self,
         template: TemplateId,
@@ -110,7 +110,7 @@ impl Queue {
         self.topic.followed().subscribe(known.unwrap_or(0))
     }
 
-    /// Waits for the turn to look into MySQL for a claim that a client follows.
+    /// Waits for a permit to look up a followed claim in MySQL.
     pub(crate) async fn look_turn(&self) -> Option<SemaphorePermit<'_>> {
         self.looks.acquire().await.ok()
     }

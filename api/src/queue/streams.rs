@@ -13,8 +13,8 @@ use crate::{
 const AT_ONCE: usize = 12_288;
 const OF_CONNECTIONS: (usize, usize) = (3, 4);
 
-/// Most streams of one user in a process: one for each of several claims, and those that its client has left without our
-/// knowledge. Otherwise one user could take the streams of all.
+/// Most streams of one user in a process: one for each of several claims, and those whose client left unnoticed.
+/// Without the limit one user could take all streams.
 const AT_ONCE_OF_USER: usize = 16;
 
 /// The place of one stream. Dropping it frees the place.
@@ -25,7 +25,7 @@ pub(crate) type StreamPlace = Place<UserId>;
 pub(crate) struct Streams(Places<UserId>);
 
 impl Streams {
-    /// Streams of a process that takes at most so many connections.
+    /// Makes the streams of a process with at most this many connections.
     pub(super) fn among(connections: usize) -> Self {
         Self(Places::new(most_among(connections), AT_ONCE_OF_USER))
     }

@@ -1,4 +1,4 @@
-//! The payment for held coupons, as it waits for others.
+//! The payment for held coupons, as it waits in its queue.
 
 use std::slice;
 

@@ -1,4 +1,4 @@
-//! The redemption of an order, as it waits for others.
+//! The redemption of an order, as it waits in its queue.
 
 use coupon::{CouponId, MerchantId, UserId};
 use mysql_store::{
@@ -13,7 +13,7 @@ use crate::{auth::Operator, shop::batch_queue::Batched};
 pub(crate) struct Wanted {
     pub(crate) shop: Operator,
     pub(crate) order_ref: String,
-    /// `None`: whoever has the coupons, but all of them.
+    /// `None`: any user who has all of the coupons.
     pub(crate) user: Option<UserId>,
     /// In minor units.
     pub(crate) amount: i64,

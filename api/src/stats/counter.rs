@@ -24,8 +24,8 @@ use crate::code::Code;
 /// time, and each template is a message. The metric's description has this number.
 const TEMPLATES_MAX: usize = 256;
 
-/// Most messages that wait for the broker, of about a kilobyte: hours of one template, a minute of the most. The metric's
-/// description has this number.
+/// Most messages that wait for the broker, of about a kilobyte: hours of one template, a minute of [`TEMPLATES_MAX`].
+/// The metric's description has this number.
 const WAITING_MAX: usize = 16_384;
 
 /// Longest time that a message waits for the broker. Reports read on for as long behind their span
@@ -165,7 +165,7 @@ impl Counter {
 
     pub(super) fn count(&self, template: Option<TemplateId>, answered: Answered, took: Duration) {
         let mut open = lock(&self.open);
-        // Read under the lock: otherwise two threads could go back and forth between two seconds.
+        // The clock is read under the lock: otherwise two threads could alternate between two seconds.
         self.turn(&mut open, false);
         open.tally(template).count(answered, took);
     }
@@ -175,7 +175,7 @@ impl Counter {
         self.turn(&mut lock(&self.open), all);
     }
 
-    /// A clock that was set back begins another message of a second that was sent already.
+    /// Ends the second if it is over. After the clock was set back, a second may get another message.
     fn turn(&self, open: &mut Open, all: bool) {
         let second = self.clock.now().timestamp();
         if second == open.second && !all {

@@ -24,7 +24,7 @@ use history::History;
 
 use crate::config::Config;
 
-/// The statistics of this process, and the reader of everybody's.
+/// The statistics of this process, and the reader of all processes'.
 pub(crate) struct Stats {
     counter: Arc<Counter>,
     pub(crate) history: History,

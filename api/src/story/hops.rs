@@ -1,4 +1,4 @@
-//! Tells a claim's way: the facts in the order of its hops, each with its duration beside what is usual.
+//! Puts the facts about a claim in the order of its hops, each with its duration and the usual one.
 
 use chrono::{DateTime, Utc};
 use coupon::{AcceptAfter, CouponStatus};
@@ -106,6 +106,7 @@ impl Way {
                 let usual = (*accept_after == AcceptAfter::Topic).then_some(usual::ACCEPTED);
                 self.done("relayed", *at, usual, message);
             }
+            // A relay that works empties the outbox at once, whenever the claim was answered.
             Known::NotYet(why) => self.pending("relayed", Some(usual::ACCEPTED), why),
             Known::Never(why) => self.skipped("relayed", why),
             Known::Unknown(why) => self.unknown("relayed", why),

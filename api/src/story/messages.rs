@@ -19,10 +19,10 @@ use super::{
 /// Longest search of one topic. With all else it is shorter than the 8 s of a request that reads.
 const SEARCH_MAX: Duration = Duration::from_secs(3);
 
-/// Most messages searched: those of the first seconds, or minutes, behind the claim in a busy partition.
+/// Maximum number of messages searched: in a busy partition those of some seconds after the claim.
 const SEARCHED_MAX: u64 = 1_000_000;
 
-/// How much the clocks of two processes may differ without a message being missed. Kept by NTP, they agree far better.
+/// Largest difference between two processes' clocks at which no message is missed. With NTP it is milliseconds.
 const CLOCK_SLACK: TimeDelta = TimeDelta::seconds(10);
 
 const FORGOTTEN: &str = "the topic has deleted the messages of that time: it keeps them for 7 days";

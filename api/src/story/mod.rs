@@ -1,5 +1,5 @@
 //! The story of a claim, for support: each hop with its time, from records that the hops leave anyway. Nothing is
-//! written for it, and a story is read only when somebody asks.
+//! written for it; it is read on request.
 //!
 //! - Ids say when the claim was received and when a lander began with it ([`made_at`]).
 //! - The claim's row says when the gate admitted it, and the stock behind it; so does its message.
@@ -75,7 +75,7 @@ struct Rows {
     ever_queued: bool,
 }
 
-/// Leave to read a story. The reading threads hold clones: a client that leaves does not end them.
+/// Permit to read a story. The reading threads hold clones, because they go on after their client has left.
 type Turn = Arc<OwnedSemaphorePermit>;
 
 impl Stories {

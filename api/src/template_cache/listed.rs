@@ -55,7 +55,7 @@ impl FromStr for Position {
 }
 
 impl Listed {
-    /// Puts a template in place of its version before, if lists show it at `now` or later.
+    /// Removes a template's earlier version, and adds this one if lists show it at `now` or later.
     pub(super) fn replace(
         &mut self,
         before: Option<&Template>,

@@ -1,9 +1,9 @@
 //! Templates in memory, so that a claim never waits for MySQL to learn about its template.
 //!
 //! The cache is filled on a miss, and kept fresh from the template topic; the newer version stays. An id that MySQL
-//! does not know is remembered for a moment, so a storm of one unknown id is one query a second. The reads of a second
-//! are limited, against clients that make up a new id for each request. Beyond the limit the answer is "unknown at the
-//! moment", never "no such template".
+//! does not know is remembered for a moment, so a storm of one unknown id is one query a second. Reads of misses are
+//! limited, except those of [`TemplateCache::visible_by_now`], against clients that make up a new id for each request.
+//! Beyond the limit the answer is "unknown at the moment", never "no such template".
 //!
 //! Coupons are shown with their templates (`at_hand.rs`), and shops list what is upcoming and open (`upcoming.rs`).
 
@@ -114,7 +114,7 @@ impl TemplateCache {
         Ok(template)
     }
 
-    /// Like [`TemplateCache::visible`], but never answers from memory that there is none: the template may have been
+    /// Like [`TemplateCache::visible`], but reads what is not in memory, without that limit: the template may have been
     /// published just now.
     pub(crate) async fn visible_by_now(
         &self,
@@ -193,7 +193,7 @@ impl TemplateCache {
         }
     }
 
-    /// Returns whether a template is in memory, as every one is that users claim from.
+    /// Returns whether a template is in memory. Each template that users claim from is.
     pub(crate) fn knows(&self, id: TemplateId) -> bool {
         self.known.read().unwrap_or_else(PoisonError::into_inner).by_id.contains_key(&id)
     }

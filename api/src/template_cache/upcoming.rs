@@ -67,7 +67,7 @@ impl TemplateCache {
         since: Option<DateTime<Utc>>,
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
-        // A window that was cut short since is over by now, and must be noticed too.
+        // A window that was shortened since may be over by now, and must be read too.
         let ending_after = since.unwrap_or(now);
         let changed_after = since.unwrap_or(DateTime::UNIX_EPOCH);
         let read = connect::within(async {

@@ -192,7 +192,7 @@ impl Answer {
         Self { body: self.body.replace(part, instead), ..self }
     }
 
-    /// Adds a field to an object, for what is true only now. It is not kept if the answer is.
+    /// Adds a field for what is true only now. Call it after [`Once::end`], which stores the answer.
     pub(crate) fn and(self, field: &str, value: bool) -> Self {
         let body = match self.body.strip_suffix('}') {
             Some(fields) => format!("{fields},\"{field}\":{value}}}"),

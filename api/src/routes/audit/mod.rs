@@ -134,7 +134,7 @@ pub(crate) fn entry(
 }
 
 /// Records an action that is not done in MySQL before it begins, so that its requester is known whatever happens. If
-/// the request was begun before under its key, returns the line of that time; if it was also finished, its answer as
+/// the request was begun before under its key, returns the line written then; if it was also finished, its answer as
 /// the inner error.
 pub(crate) async fn begin(
     app: &App,

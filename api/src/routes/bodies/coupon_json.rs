@@ -137,7 +137,7 @@ pub(crate) fn cancelled() -> Problem {
     Problem::new(Code::CouponCancelled, detail)
 }
 
-/// The coupon is held: nobody has confirmed it yet.
+/// The coupon is held, and not confirmed yet.
 pub(crate) fn not_confirmed(coupon: &UserCoupon) -> Problem {
     let until = instant(coupon.valid_until);
     let detail = format!("The coupon is held until {until}: its claim must be confirmed first.");
@@ -149,7 +149,7 @@ pub(crate) fn lapsed(coupon: &UserCoupon) -> Problem {
     hold_lapsed(coupon.valid_until)
 }
 
-/// A hold ended then.
+/// The hold ended at this time.
 pub(crate) fn hold_lapsed(at: DateTime<Utc>) -> Problem {
     let at = instant(at);
     let detail = format!("The hold lapsed at {at}: the coupon is lost, and cannot be confirmed.");
@@ -173,7 +173,7 @@ impl CouponJson {
         }
     }
 
-    /// The law of expiry decides what an unused or held row is called.
+    /// The rule of expiry decides the status of an unused or held row.
     pub(crate) fn of(row: &UserCoupon, now: DateTime<Utc>) -> Self {
         let used = row.status == CouponStatus::Used;
         let status = row.status.at(row.valid_until, now);

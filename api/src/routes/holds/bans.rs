@@ -1,4 +1,4 @@
-//! Users who let holds lapse: `GET /v1/templates/{id}/users/{user}` shows how often, and `…/ban/lift` forgets it.
+//! Users who let holds lapse: `GET /v1/templates/{id}/users/{user}` shows how often, and `…/ban/lift` resets the count.
 //!
 //! A lift is a movement of the template's stock, so it has its place among the lapses. The gate refuses and admits by
 //! movements only.

@@ -110,7 +110,7 @@ pub(crate) async fn cancel(
 ) -> Response {
     let work = cancelled(&app, who, (id, params), &request);
     match who {
-        // A user who claims and cancels all the time is a user who claims too often.
+        // A cancellation counts as a claim, so that repeated claims and cancellations are limited.
         UserOrShop::User(user) => Box::pin(app.claim_limit.limited(user, work)).await,
         UserOrShop::Shop(_) => work.await.into_response(),
     }
@@ -221,7 +221,8 @@ fn stands(
     }
 }
 
-/// The coupon was replaced by one that its user still has. Called cancelled, the claim would leave it to him.
+/// The coupon was replaced by one that its user still has. Were the claim answered as cancelled, the user would keep
+/// that one.
 fn replaced(other: &UserCoupon) -> Problem {
     let detail = format!(
         "The coupon was replaced by {}, which its user still has. Revoke that one, after giving it back if it is used; \

@@ -1,7 +1,7 @@
 //! `POST /v1/claims/{id}/confirm`: a shop confirms held coupons, once it has been paid for them.
 //!
-//! The payment's reference identifies the request: the same call again gets the same answer. That a hold has lapsed is
-//! said only by its row or by MySQL's clock, since the shop refunds the payment then.
+//! The payment's reference identifies the request: the same call again gets the same answer. Only the coupon's row or
+//! MySQL's clock decides that a hold has lapsed, since the shop then refunds the payment.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -183,7 +183,7 @@ async fn try_confirm(
     }
 }
 
-/// Only this process's clock says that a hold is over.
+/// The hold is over by this process's clock, but not by MySQL's.
 pub(super) fn unsure() -> Problem {
     let detail = "Whether the hold is over is not certain. Send the request again.";
     Problem::new(Code::HoldUnsure, detail)

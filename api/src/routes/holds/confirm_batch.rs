@@ -1,7 +1,7 @@
 //! Confirms several payments in one transaction ([`crate::routes::shop::batch`]).
 //!
-//! Plain cases: the reference is new, and its coupons are held, of its claim, not over by both clocks, and in no other
-//! transaction's hands. The others go by [`super::confirm`].
+//! Plain cases only: a new reference, whose coupons are held, of its claim, in time by both clocks, and locked by no
+//! other transaction. [`super::confirm`] handles the others.
 
 use std::collections::HashMap;
 

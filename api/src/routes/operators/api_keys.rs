@@ -45,7 +45,7 @@ const OVERLAP_SECONDS: u32 = 24 * 60 * 60;
 /// Longest overlap: thirty days. A key that is needed for longer is not being replaced.
 const OVERLAP_SECONDS_MAX: u32 = 30 * OVERLAP_SECONDS;
 
-/// Maximum keys in a list: those that are accepted, ten times the quota's default, and the last hundreds that were.
+/// Maximum keys in a list, ten times the quota's default: accepted ones first, then the newest ended ones.
 const LISTED_MAX: u32 = 1_000;
 
 /// `POST /v1/api-keys`

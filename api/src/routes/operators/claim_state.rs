@@ -105,8 +105,9 @@ pub(crate) async fn get(
     Ok(Json(ClaimStateBody::of(id, &found)))
 }
 
-/// Finds a claim. It gives up one of which nothing is known for longer than the resolver's grace. A merchant's keys may have
-/// so many given up; beyond that such a claim is being processed. The platform's own key has no limit.
+/// Finds a claim. A claim that stays unknown for longer than the resolver's grace is given up.
+/// [`crate::auth::fence_limit`] limits these for each merchant; beyond the limit such a claim is shown as being
+/// processed.
 pub(crate) async fn find(
     app: &App,
     operator: Operator,

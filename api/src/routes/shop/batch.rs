@@ -45,8 +45,8 @@ pub(crate) trait Together: Batched + Sized {
     ) -> impl Future<Output = Result<HashMap<usize, Self::Made>, Problem>> + Send;
 }
 
-/// Starts the tasks of all queues, which end when the process is to stop: they hold the landers. What then waits in a queue
-/// has transactions of its own.
+/// Starts the tasks of all queues, which end when the process is to stop: they hold the landers. Calls that still wait
+/// then get transactions of their own.
 pub(crate) fn start(app: &App, context: &Context, to_serve: ToServe) {
     start_one(app, context, to_serve.redemptions);
     start_one(app, context, to_serve.payments);
@@ -76,7 +76,7 @@ async fn run<T: Together>(
     Ok(())
 }
 
-/// Splits what was taken by merchant. A name, a coupon or a claim that comes a second time is left to a transaction of its
+/// Splits the calls by merchant. A call with a name, coupon or claim of an earlier one is left to a transaction of its
 /// own, which waits for the first.
 fn batches<T: Batched>(
     waiting: impl Iterator<Item = Waiting<T>>,
@@ -87,7 +87,7 @@ fn batches<T: Batched>(
         let merchant = one.wanted.merchant();
         let is_new = names.insert((merchant, one.wanted.name().to_owned()))
             && one.wanted.things().iter().all(|thing| things.insert(*thing));
-        // Dropped, a waiting call gets `None`. Nobody waits for one whose client has gone.
+        // A dropped call gets `None`. No request waits for a call whose answer is closed.
         if is_new && !one.answer.is_closed() {
             batches.entry(merchant).or_default().push(one);
         }

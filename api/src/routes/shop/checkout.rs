@@ -125,8 +125,8 @@ pub(crate) fn used_already() -> Problem {
     Problem::new(Code::CouponUsed, "The coupon was used for this order before.")
 }
 
-/// Rejects a coupon that the order has redeemed and given back. Its row says so only of the last order that did, and a use
-/// may arrive after another order's.
+/// Rejects a coupon that the order has redeemed and given back. The coupon's row names only the last order that gave it
+/// back, and a late use may come after another order's return.
 pub(crate) async fn not_given_back(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -159,7 +159,7 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Records a use: the redemption, and its line of the audit record. The order's lock has served.
+    /// Records a use: the redemption, and its line of the audit record. Removes the order's lock.
     pub(crate) async fn used(
         &self,
         app: &App,

@@ -148,7 +148,7 @@ async fn try_redeem(
         let (id, order_ref) = (coupon.id, asked.order_ref);
         let after = user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await?;
         let after = match after {
-            // By a call of its own, or at a till: that one has no part in this order's sum.
+            // It was used alone, by a call or at a till, and has no part in this order's sum.
             Use::Replayed(_) => Err(checkout::used_already()),
             Use::Used(after) => {
                 checkout::not_given_back(&mut transaction, name, id).await.map(|()| after)
@@ -186,8 +186,8 @@ async fn try_redeem(
     Ok((body, false))
 }
 
-/// Checks, once its coupons are locked, that an order that had no row has none. Of equal requests for a new order each comes
-/// this far after the other, and all but the first must answer what the first has stored.
+/// Checks again, once the coupons are locked, that the order has no row. Equal requests for a new order come here one
+/// after the other, and all but the first must answer what the first stored.
 async fn still_new(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -196,7 +196,7 @@ async fn still_new(
     if redemption_order::find(transaction, name).await?.is_some() {
         return Err(Problem::overtaken());
     }
-    // Single uses of before orders had rows for these.
+    // Single uses from before orders had rows are found by their redemptions.
     known(transaction, name, &Order::default(), asked).await.map(drop)
 }
 
@@ -289,7 +289,7 @@ pub(crate) async fn get(
         let order = redemption_order::find(&mut connection, order_of(shop, name)).await?;
         let mut made = redemption::of_order(&mut connection, order_of(shop, name)).await?;
         if let Some(redeemed) = order.as_ref().and_then(|order| order.redeemed.as_ref()) {
-            // Also if they are behind the first ones.
+            // They may be missing from the first ones.
             let name = order_of(shop, name);
             made.extend(redemption::together(&mut connection, name, redeemed.user_id).await?);
             made.sort_unstable_by_key(|one| one.id);
@@ -303,7 +303,7 @@ pub(crate) async fn get(
         let detail = "No order of yours of this name has redeemed a coupon.";
         return Err(Problem::new(Code::RedemptionNotFound, detail));
     }
-    // Single uses of before orders had rows left none.
+    // Single uses from before orders had rows left no row.
     Ok(Json(StateBody::of(name, &order.unwrap_or_default(), &made, all)))
 }
 
@@ -324,7 +324,7 @@ impl NewRedemption {
 }
 
 impl OrderRedemption<'_> {
-    /// The same, for the queue.
+    /// Returns the redemption for the queue.
     fn wanted(&self, shop: Operator) -> Wanted {
         Wanted {
             shop,

@@ -1,7 +1,7 @@
 //! Redeems several orders in one transaction ([`super::batch`]).
 //!
-//! Plain cases: the order is new, and its coupons are the shop's, one user's, unused, valid, fitting and in no other
-//! transaction's hands. The others go by [`super::order_redemption`].
+//! Plain cases only: a new order, whose coupons are the shop's, one user's, unused, valid, fitting and locked by no
+//! other transaction. [`super::order_redemption`] handles the others.
 //!
 //! Locks are taken in the same order as there: coupons by id, and last the rows of new orders, by name.
 
@@ -59,7 +59,7 @@ async fn try_redeem(app: &App, wanted: &[&Wanted]) -> Result<HashMap<usize, Made
     let uses: Vec<(CouponId, &str)> = plans.iter().flat_map(Plan::uses).collect();
     let used = redemption_batch::use_all(&mut transaction, &uses, now).await?;
     if used != uses.len() as u64 {
-        // By the server's clock one of them is over.
+        // By MySQL's clock one of the coupons has expired.
         return Err(Problem::overtaken());
     }
     let made = record(app, &mut transaction, &plans, now).await?;
@@ -114,7 +114,7 @@ async fn record(
 struct Found {
     /// Orders that are not new.
     known: HashSet<String>,
-    /// Coupons of the others that nobody else holds.
+    /// Coupons of new orders that no other transaction has locked.
     locked: HashMap<CouponId, LockedRow>,
 }
 
@@ -166,7 +166,7 @@ impl Found {
     }
 }
 
-/// Returns whether the coupon can be used for the order, as far as the caller's clock says; the use asks the server's.
+/// Returns whether the coupon can be used for the order, by the caller's clock; the use also checks MySQL's.
 fn is_plain(locked: &LockedRow, wanted: &Wanted, now: DateTime<Utc>) -> bool {
     let order_ref = wanted.order_ref.as_str();
     refused_use(locked.coupon.clone(), order_ref, now, now).is_none()

@@ -29,7 +29,7 @@ use crate::{
 /// proxy is no load.
 pub(super) const CHANGING: HeaderValue = HeaderValue::from_static("public, max-age=1");
 
-/// Caching within the second before claims open, so that nobody learns of it late.
+/// Caching within the second before claims open, so that no page learns of it late.
 pub(super) const OPENING: HeaderValue = HeaderValue::from_static("public, no-cache");
 
 /// Caching once the template is over.
@@ -109,7 +109,7 @@ pub(crate) async fn get(
     Ok(answer(&headers, &etag, shown.cache_control(), shown))
 }
 
-/// Answers with the body, or that it is as it was if the client has an answer with this weak tag.
+/// Answers with the body, or 304 if the client has an answer with this weak tag.
 pub(super) fn answer<T: Serialize>(
     asked: &HeaderMap,
     etag: &str,
@@ -131,7 +131,7 @@ impl ShopTemplate {
     /// Shows a template with what is left of it by the gate.
     pub(super) async fn look(app: &App, template: &Template, now: DateTime<Utc>) -> Self {
         let id = template.id;
-        // A template that needs no gate has none that could be asked.
+        // A template that needs no gate has no figure to ask for.
         let left =
             if app.gates.wants(template, now) { app.shop_stock.left(id).await } else { None };
         Self {

@@ -3,7 +3,7 @@
 //! The shop calls with a key of the scope `redeem`, and names the user and the order. The order identifies the request:
 //! the same call again gets the same answer. A cancellation is final for its order: a use of it that arrives late, from
 //! a queue or a retry, takes nothing. Change, redemption and audit line are one transaction. A call here concerns one
-//! coupon and says nothing of money; several coupons, and what they take off, are [`super::order_redemption`]'s.
+//! coupon, without money; [`super::order_redemption`] handles several coupons and what they take off.
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -104,7 +104,7 @@ async fn try_use(app: &App, shop: Operator, coupon_use: &CouponUse<'_>) -> Resul
             Ok(Use::Used(after))
         }
         Use::Replayed(before) => {
-            // Its shopper may have called an order at a till as the shop calls this one, and had the discount there.
+            // The user may have used the coupon at a till under this order's name, and had the discount there.
             let actor = redemption::made_by(&mut transaction, coupon, order_ref).await?;
             let is_of_till = actor.is_some_and(|actor| actor == redemption::USER);
             Ok(if is_of_till { Use::UsedElsewhere(before) } else { Use::Replayed(before) })
@@ -113,8 +113,9 @@ async fn try_use(app: &App, shop: Operator, coupon_use: &CouponUse<'_>) -> Resul
     }
 }
 
-/// Returns beside whom a single use holds its order. A coupon that bears no others must see every other use of the order,
-/// and be seen by it; the others exclude only such ones, redemptions of several coupons, and the order's cancellation.
+/// Returns how a single use locks its order. A coupon that is not stackable locks it alone, so that it and every other
+/// use of the order see each other. Stackable ones share the lock: they exclude only the others, redemptions of several
+/// coupons, and the order's cancellation.
 async fn beside(transaction: &mut MySqlConnection, coupon: CouponId) -> Result<Hold, Problem> {
     // Published terms do not change, so the coupon need not be locked yet.
     let terms = mysql_store::checkout::terms(transaction, &[coupon]).await?;
@@ -122,7 +123,7 @@ async fn beside(transaction: &mut MySqlConnection, coupon: CouponId) -> Result<H
     Ok(if bears_others { Hold::Shared } else { Hold::Alone })
 }
 
-/// Checks that the order, which is locked, may use the coupon beside those of its user that it has used.
+/// Checks that the order, which is locked, may use the coupon together with those of its user that it has used.
 async fn fits(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,

@@ -1,7 +1,7 @@
 //! `POST /v1/redemptions/{order_ref}/rollback`: an order gives its coupons back, all or some of them.
 //!
 //! Without `coupons` the order is cancelled: it redeems nothing any more, even if the cancellation overtakes its
-//! redemption. What a coupon's return means is [`super::redemption`]'s.
+//! redemption. [`super::redemption`] says what giving a coupon back means.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +61,8 @@ const COUPONS_MAX: usize = 100;
 /// Coupons that a rollback of a whole order gives back: five statements for each are over within a second or two.
 const ORDER_MAX: i64 = 200;
 
-/// Length of the record's `varchar(60)` column of targets, in characters. Of the longest names of orders it has the
-/// beginning; the line itself has all of it.
+/// Length of the record's `varchar(60)` column of targets, in characters. Longer names of orders are cut there; the
+/// line itself has the whole name.
 const TARGET_CHARS_MAX: usize = 60;
 
 /// A rollback, as requested.
@@ -136,8 +136,8 @@ async fn try_roll_back(
     Ok(body)
 }
 
-/// Returns the coupons to be given back, in order, like every writer of several coupons: of those that are named, or of
-/// all, the ones whose redemptions stand.
+/// Returns the coupons to be given back: those of the named ones, or of all, whose redemptions stand. They are in
+/// order, as every writer of several coupons locks them.
 async fn standing(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,

@@ -83,7 +83,7 @@ pub(crate) async fn list(
     Ok(page::answer(&headers, &etag, cache_control, Page::new(shown, next)))
 }
 
-/// A page is kept as long as the template on it that changes next.
+/// A page is cached as briefly as its template that changes next.
 fn cache_control(shown: &[ShopTemplate]) -> HeaderValue {
     if shown.iter().any(ShopTemplate::is_opening) { page::OPENING } else { page::CHANGING }
 }

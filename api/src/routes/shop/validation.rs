@@ -143,7 +143,7 @@ async fn refusal(
     terms: &Terms,
     name: Option<&str>,
 ) -> Result<Option<Problem>, Problem> {
-    // An order without a name is none that has used the coupon or given it back.
+    // An order without a name cannot have used the coupon or given it back.
     let (user, order, now) = (coupon.user_id, name.unwrap_or_default(), app.clock.now());
     let refused = user_coupon::refusal(connection, user, coupon.id, order, now).await?;
     if let Some(refused) = refused {

@@ -99,7 +99,7 @@ pub(crate) async fn create(
 ) -> Response {
     hop.set("coupon.template.id", id);
     let begun = Moment::now();
-    // What they stay if the user's rate refuses the claim: the pause before that answer is no time that it took.
+    // Their values if the user's rate refuses the claim. The pause before that answer does not count.
     let (mut answered, mut took) = (Answered::Refused(Code::RateLimited), Duration::ZERO);
     let work = async {
         let answer = claimed(&app, user, id, &headers, &request, &hop).await;
@@ -150,7 +150,7 @@ async fn claimed(
         payload_hash: PayloadHash::of_quantity(quantity),
         quantity,
         claimed_at: app.clock.now(),
-        // What follows belongs to this request's span or, if it is not traced, to its caller's.
+        // Spans of the landing belong to this request's span or, if it is not traced, to its caller's.
         trace_parent: hop
             .trace_parent()
             .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
@@ -223,7 +223,7 @@ fn accepted(app: &App, id: ClaimId, receipt: &Receipt, asked: &Asked) -> Respons
     response
 }
 
-/// A queued claim with this key was rejected: its answer for good.
+/// A queued claim with this key was rejected, and the key with it.
 fn rejected(reason: RejectReason) -> Problem {
     let (code, why) = match reason {
         RejectReason::SoldOut => (Code::SoldOut, "nothing was left"),

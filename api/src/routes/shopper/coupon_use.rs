@@ -87,7 +87,7 @@ async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Resu
     let now = app.clock.now();
     let used = user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await?;
     if let Use::Used(after) = &used {
-        // A lock is a checkout's, whose orders have nothing to do with a till's.
+        // A lock belongs to a checkout's order, which is never a till's.
         not_kept_by_another(&terms, None)?;
         let id = app.ids.redemption()?;
         let (actor, money, at) = (redemption::USER, None, now);

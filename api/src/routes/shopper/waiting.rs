@@ -18,7 +18,7 @@ use crate::{
 /// Fewest and most seconds after which a client is asked to look again.
 const LOOK_SECONDS: (u64, u64) = (1, 30);
 
-/// Seconds of a claim of which no estimate is known.
+/// Seconds after which it is asked again if there is no estimate.
 const LOOK_SECONDS_UNKNOWN: u64 = 2;
 
 /// A claim that is still being processed.

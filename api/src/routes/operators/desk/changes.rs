@@ -143,7 +143,7 @@ pub(crate) async fn extend(
 ) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
     let once = once.asking(&request);
-    // What is over now was not when the request came first.
+    // The new end may have passed since the first such request.
     if let Some(answer) = once.answered(&app, operator).await? {
         return Ok(answer);
     }
@@ -321,8 +321,8 @@ async fn changed(transaction: &mut MySqlConnection, change: Change) -> Result<Us
     }
 }
 
-/// Says how a used coupon is given back. A rollback leaves out what its user used at a till: the name of that order is the
-/// user's, and may be another customer's in the shop's checkout.
+/// Says how a used coupon is given back. A rollback leaves out what its user used at a till: the user chose that
+/// order's name, which may also be that of another customer's order at the checkout.
 async fn used(
     transaction: &mut MySqlConnection,
     coupon: &UserCoupon,

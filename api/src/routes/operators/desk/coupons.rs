@@ -122,10 +122,10 @@ pub(crate) async fn find(
     let behind: Option<PositionCursor> = cursor::parse(filter.cursor.as_ref())?;
     let along = filter.along()?;
     if let Along::Template(template, _) = along {
-        // Another merchant's would be read to its end, and nothing of it shown.
+        // Another merchant's template would be read to its end without showing a row.
         templates::owned(&app, operator, template).await?;
     }
-    // Without a filter of our own every row is shown, and one extra shows whether there is a next page.
+    // If every row fits, one extra row shows whether there is a next page.
     let most = if filter.fits_all(along, status) { limit + 1 } else { ROWS_MAX };
     let rows = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;

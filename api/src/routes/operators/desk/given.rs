@@ -1,5 +1,5 @@
-//! The rows of a job of grants, as an operator gives them: ids in JSON, or a file with one in each line. A row that is no
-//! id, or an id for the second time, is an outcome of the job and not a mistake of the request.
+//! The rows of a job of grants, as an operator gives them: ids in JSON, or a file with one in each line. An invalid or
+//! repeated id is an outcome of its row, not an error of the request.
 
 use std::collections::HashSet;
 

@@ -64,7 +64,7 @@ pub(crate) struct GrantsRequest {
     from_stock: Option<bool>,
 }
 
-/// The same without the users, for a body of lines.
+/// Parameters of a job whose body is lines of users.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrantsParams {
@@ -82,7 +82,7 @@ struct GrantJob {
     from_stock: bool,
     request_id: RequestId,
     digest: Digest,
-    /// Jobs of before 2026-11-27 have this one, which contains the caller's key.
+    /// The digest of jobs from before 2026-11-27, which includes the caller's key.
     digest_with_caller: Digest,
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn create(
     let (job, replayed) = connect::within(connect::retried(work, Problem::is_contended)).await?;
     if !replayed {
         info!(job.id = %job.id, template.id = %id, rows = job.total_rows, "created a job of grants");
-        // Otherwise users could claim what the gate knows before the job can.
+        // The gate would otherwise hear of the added coupons later, from the topic.
         if job.added > 0
             && let Err(error) = app.gates.catch_up(id).await
         {
@@ -198,7 +198,7 @@ async fn create_once(
     Ok((job, false))
 }
 
-/// Returns the job under the key of the request, if there is one and it was requested like this.
+/// Returns the job under the key of the request, if there is one. Refuses a key of another job.
 async fn known(
     transaction: &mut MySqlConnection,
     operator: Operator,
@@ -215,7 +215,7 @@ async fn known(
     Ok(known)
 }
 
-/// Refuses a job none of whose rows could get anything. A paused template is another matter: the job waits.
+/// Refuses a job if no row of it could get anything. For a paused template the job waits.
 fn allowed(template: &Template, now: DateTime<Utc>) -> Result<(), Problem> {
     match template.state {
         TemplateState::Draft => {
@@ -327,7 +327,7 @@ impl GrantJob {
             digest.finalize().into()
         };
         let rows = given::rows(request.user_ids.iter().map(String::as_str));
-        // Not of the caller: after a key was rotated, a retry is still the same job.
+        // Without the caller: a retry after a key's rotation is still the same job.
         let (template_id, digest) = (template.id, digest_of(b""));
         let digest_with_caller = digest_of(&operator.caller.digest);
         Ok(Self {

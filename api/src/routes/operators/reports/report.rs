@@ -37,8 +37,8 @@ use crate::{
 /// Most points of the course: a line of a terminal.
 const POINTS: i64 = 60;
 
-/// How long coupons are counted, and again how long redemptions are added up: no longer than somebody waits, and together
-/// within the 8 s of a request that reads. What was counted until then is answered.
+/// How long coupons are counted, and again how long redemptions are added up: no longer than a person waits, and
+/// together within the 8 s of a request that reads. What was counted until then is answered.
 const COUNT_FOR: Duration = Duration::from_secs(2);
 
 /// A sale.
@@ -207,7 +207,7 @@ pub(crate) async fn get(
     let (known, rows) = tokio::join!(known, rows(&app, &template, now));
     drop(turn);
     let (stock, coupons, redemption) = rows?;
-    // What MySQL knows is answered all the same.
+    // Without statistics, the answer still has MySQL's figures.
     let known = known.map_err(|error| unavailable(&error)).ok();
     Ok(Json(ReportJson {
         template_id: id.to_string(),

@@ -24,7 +24,7 @@ const STEPS: [i64; 14] =
 /// What is shown before and after the claim window if no span is asked for: users who come early or late.
 const AROUND: TimeDelta = TimeDelta::hours(1);
 
-/// How far back a span begins at the most if no begin is asked for: as long as the statistics are kept.
+/// Furthest begin of a span before now, if no begin is asked for: as long as the statistics are kept.
 const BACK_MAX: TimeDelta = TimeDelta::days(30);
 
 /// Times from 1970 to 9999, in seconds since 1970.

@@ -22,7 +22,7 @@ use crate::{
     state::App,
 };
 
-/// Behind the name of a copy that is given none.
+/// Suffix of a copy's default name.
 const OF_A_COPY: &str = " (copy)";
 
 /// Request to clone a template: the fields in which the copy differs.

@@ -1,4 +1,4 @@
-//! `DELETE /v1/templates/{id}`: a draft, with its rows. What was ever published stays for good.
+//! `DELETE /v1/templates/{id}`: deletes a draft, with its rows. A template that was ever published stays for good.
 
 use axum::{
     extract::State,

@@ -266,7 +266,7 @@ async fn apply(
     }
 }
 
-/// Users have claimed since the window opened: its start is history.
+/// Users have claimed since the window opened, so its start is fixed.
 fn has_opened(state: TemplateState) -> Problem {
     let field = TemplateField::ClaimStartsAt.word();
     let detail = format!("{field}: the window has opened, so its start stays.");

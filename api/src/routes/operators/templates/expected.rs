@@ -81,8 +81,7 @@ impl Expected {
     }
 }
 
-/// Requires a sign that the operator means the template of this name, for what cannot be taken back: an end, a cut, and the
-/// end of a drain.
+/// Requires the template's name or `If-Match`, for what cannot be undone: an end, a cut, and the end of a drain.
 pub(crate) fn confirmed(
     name: &str,
     confirm: Option<&str>,

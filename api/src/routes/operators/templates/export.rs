@@ -45,7 +45,7 @@ const PAGE_READ_MAX: u32 = 10_000;
 /// Chunks that wait for the client, besides the one that it takes.
 const WAITING: usize = 1;
 
-/// Longest export: hours of rows at the pace of a slow line would keep their place from others.
+/// Longest export: a slow client would keep its place from others for hours.
 const EXPORT_MAX: Duration = Duration::from_hours(1);
 
 /// Attempts at a chunk, and the waits between them. Reading again does no harm.
@@ -153,7 +153,7 @@ pub(super) async fn page<L: List>(
     Ok(Page::new(rows, behind.map(|behind| behind.to_string())))
 }
 
-/// Starts an export, which lasts as long as its client takes it.
+/// Starts an export. It lasts until its client has all rows, at most [`EXPORT_MAX`].
 fn export<L: List>(
     pool: MySqlPool,
     list: L,
@@ -177,7 +177,7 @@ fn export<L: List>(
     Body::new(Exported::of(taken))
 }
 
-/// Sends all rows, and then that these are all. Returns their number.
+/// Sends all rows, and then `None` as their end. Returns their number.
 ///
 /// # Errors
 /// MySQL failed, or, if there is no error, the client has left.
@@ -204,11 +204,11 @@ async fn send_all<L: List>(
             let bytes = Bytes::from(std::mem::take(&mut bytes));
             if bytes.is_empty() { Ok(()) } else { chunks.send(Some(bytes)).await }
         };
-        // The statement is on its way while rows are written.
+        // The next chunk is read while this one is sent.
         let (next, sent) = tokio::join!(next, send);
         sent.map_err(|_| None::<StoreError>)?;
         chunk = next.map_err(Some)?;
-        // A filter that admits nothing sends nothing, so nobody hears from a send that the client has left.
+        // If the filters admit no row, nothing is sent, and no send fails when the client has left.
         if chunks.is_closed() {
             return Err(None);
         }

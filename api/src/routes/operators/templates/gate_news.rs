@@ -46,7 +46,7 @@ pub(super) async fn show_gate(app: &App, template: &Template) -> Result<Option<b
         Err(error) => {
             let error = runtime::report(&error);
             warn!(template.id = %template.id, error, "the gate does not know a template's state");
-            // A gate that heard neither of this nor of the mode before it goes on queueing claims.
+            // A gate that missed both this change and an earlier one of the mode still queues claims.
             if halts && may_queue(app, template.id).await.unwrap_or(true) {
                 return Ok(Some(inform(app, template).await));
             }
@@ -69,8 +69,8 @@ async fn may_queue(app: &App, template: TemplateId) -> Result<bool, StoreError> 
     Ok(facts.await?.is_some_and(|facts| facts.ever_queued && !facts.queue_closed))
 }
 
-/// Sends a pause or an end to the gate for as long as an operator waits. Returns whether the gate knows it: one that is
-/// not loaded admits nothing, and will read it from MySQL.
+/// Sends a pause or an end to the gate, and tries again for [`INFORM_MAX`]. Returns whether the gate knows it: one that
+/// is not loaded admits nothing, and will read it from MySQL.
 async fn inform(app: &App, template: &Template) -> bool {
     let give_up = Instant::now() + INFORM_MAX;
     let mut backoff = Backoff::new(INFORM_AGAIN.0, INFORM_AGAIN.1);
@@ -86,8 +86,8 @@ async fn inform(app: &App, template: &Template) -> bool {
     }
 }
 
-/// Waits until the gate knows the mode, if the template has one: the gate decides how each claim is answered. A gate that
-/// is not loaded will read the mode from MySQL.
+/// Sends the mode to the gate, except for a draft: the gate decides how each claim is answered. A gate that is not
+/// loaded will read the mode from MySQL.
 pub(super) async fn show_mode(app: &App, template: &Template) -> Result<(), Problem> {
     if template.state == TemplateState::Draft {
         return Ok(());
@@ -99,8 +99,8 @@ pub(super) async fn show_mode(app: &App, template: &Template) -> Result<(), Prob
     Err(gate_loading())
 }
 
-/// Waits until the gate knows the window, if the template needs one. MySQL lets no claim land by an earlier window; a
-/// gate that does not know the new one would admit claims that cannot land.
+/// Waits until the gate knows the window, if the template needs a gate. MySQL lets no claim land by an earlier window;
+/// a gate that does not know the new one would admit claims that cannot land.
 pub(super) async fn show_window(app: &App, template: &Template) -> Result<(), Problem> {
     let now = app.clock.now();
     if !app.gates.wants(template, now) && !has_gate_too_early(app, template, now).await {
@@ -118,7 +118,7 @@ pub(super) async fn show_window(app: &App, template: &Template) -> Result<(), Pr
     Err(gate_loading())
 }
 
-/// Whether a gate is loaded for a window that has moved away since. No keeper looks after it before the new window is
+/// Returns whether a gate is loaded although its window was moved to later. No keeper visits it until the new window is
 /// near, so it learns of the move here.
 async fn has_gate_too_early(app: &App, template: &Template, now: DateTime<Utc>) -> bool {
     let is_early = matches!(template.state, TemplateState::Published | TemplateState::Paused)

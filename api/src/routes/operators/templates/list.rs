@@ -1,7 +1,7 @@
 //! `GET /v1/templates`: an operator's templates, filtered and sorted.
 //!
 //! A page is made of chunks that are read by an index, and the filters choose among their rows. So a request reads a
-//! bounded number of rows however rare what it looks for is: a page may be short, even empty, and still have a next one.
+//! bounded number of rows, however few of them match: a page may be short, even empty, and still have a next one.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -57,7 +57,7 @@ pub(crate) struct ListParams {
     sort: Option<Sort>,
 }
 
-/// What a list shows besides.
+/// What a list may include besides the templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Include {

@@ -142,7 +142,7 @@ pub(crate) async fn get(
     Ok(Tagged { version: template.version, body: ShownTemplate::of(&template, total) })
 }
 
-/// Somebody else changed the template, which has this version now.
+/// Another request changed the template, which has this version now.
 pub(crate) fn changed_meanwhile(version: i64) -> Problem {
     let detail = "The template is not of this version any more. Look at it and try again.";
     Problem::new(Code::ChangedMeanwhile, detail).with("version", version)
@@ -163,7 +163,7 @@ fn action(template: &Template, verb: &str, before: Option<Value>, after: Value) 
     }
 }
 
-/// Returns a template that the operator may see: its own, or anybody's if it is on call.
+/// Returns a template that the operator may see: its own, or any merchant's if it is on call.
 pub(crate) async fn seen(
     app: &App,
     operator: Operator,

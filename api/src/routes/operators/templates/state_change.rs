@@ -87,7 +87,7 @@ pub(crate) async fn change_state(
         let detail = "The changes of a template's state are publish, pause, resume and end.";
         Problem::new(Code::NotFound, detail)
     })?;
-    // Keys that were kept before there was a body stay those of the same request.
+    // An empty body leaves the digest as it was stored before there were bodies.
     let once = if request.is_empty() { once } else { once.asking(&request) };
     let (if_match, accepted) = (IfMatch::of(&headers)?, request.accepted(way.to)?);
     let change = Change { id, way, halts, if_match, confirm: request.confirm, accepted };
@@ -192,7 +192,7 @@ impl Change {
         if self.way.to == TemplateState::Ended {
             confirmed(&before.name, self.confirm.as_deref(), &self.if_match)?;
         }
-        // Held: a resume that came between would be undone, its template published and closed.
+        // Locked, because a resume in between would be undone: its template would be published and closed.
         let current = template::hold_version(transaction, self.id).await?;
         let current = current.ok_or_else(unknown_template)?;
         if current != before.version {
