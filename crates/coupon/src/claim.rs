@@ -50,8 +50,8 @@ impl RequestId {
         Self(format!("~{id}"))
     }
 
-    /// The key of the claim that one row of a job of grants makes: the same row is the same claim, whoever runs the job
-    /// and however often. No client's key begins with `~`, and no fence's with `~g`.
+    /// The key of the claim for one row of a job of grants. A row has the same key in every run of the job, so it is
+    /// claimed once. No client's key begins with `~`, and no fence's with `~g`.
     pub fn grant(job: JobId, row: u32) -> Self {
         Self(format!("~g{job}-{row}"))
     }
@@ -190,8 +190,7 @@ pub struct LandedClaim {
 }
 
 impl LandedClaim {
-    /// Moves the end of the hold, if there is one: the claim is tried that much later than it was thought to land. No hold
-    /// is longer than the validity.
+    /// Moves the end of the hold, if there is one, by the delay of the landing, but not past the end of the validity.
     pub fn lands_later(&mut self, by: TimeDelta) {
         self.held_until = self.held_until.map(|until| (until + by).min(self.valid_until));
     }

@@ -1,9 +1,8 @@
 //! Which fields of a template may be changed in which state.
 //!
-//! Users who hold a coupon, or wait for the opening, keep what was promised: the discount and what it combines with, and
-//! the limit per user. Operators may move the end of the window and the validity of future coupons until the template
-//! ends, and its start until it has come. Until the end they may also change how claims are answered. The name, and who
-//! redeems the coupons, may always change.
+//! What a published template promises does not change: its discount, whether it is stackable, the limit per user and
+//! the terms of holds. Until the template ends, operators may change its validity, how claims are answered, and the end
+//! of the claim window; the window's start, until it opens. The name, and who redeems the coupons, may always change.
 
 use chrono::{DateTime, Utc};
 use thiserror::Error;

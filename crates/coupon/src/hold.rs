@@ -17,7 +17,7 @@ pub enum ReturnedStock {
 /// How a template holds its coupons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HoldTerms {
-    /// Time from the landing within which a coupon must be confirmed; `None`: claims are confirmed at once.
+    /// Time from the landing within which a coupon must be confirmed; `None`: coupons are not held.
     pub hold: Option<TimeDelta>,
     /// Lapses after which a user is refused further claims; 0: never.
     pub lapses_allowed: u32,
@@ -25,7 +25,8 @@ pub struct HoldTerms {
 }
 
 impl HoldTerms {
-    /// When the hold of a claim that lands at `lands_at` lapses, if coupons are held: never later than they are valid.
+    /// When the hold of a claim that lands at `lands_at` lapses, if coupons are held: at the end of their validity at
+    /// the latest.
     pub fn held_until(
         &self,
         lands_at: DateTime<Utc>,
@@ -69,7 +70,7 @@ impl ReturnedStock {
         }
     }
 
-    /// Finds one by its name in the API.
+    /// Finds a value by its name in the API.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }

@@ -7,8 +7,8 @@ use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Clock difference between two processes to allow for when times are judged by the ids that they made. Minutes may go
-/// unnoticed, but no clock that also judges tokens and claim windows is wrong by a day for long.
+/// Largest clock difference between two processes, allowed for where a time is inferred from an id. A clock may be
+/// wrong by minutes unnoticed, but not by a day for long: it also checks tokens and claim windows.
 pub const CLOCK_SKEW_MAX: TimeDelta = TimeDelta::days(1);
 
 /// The text is not an id: ids are decimal numbers from 0 to 2^63 - 1.
@@ -40,7 +40,7 @@ macro_rules! id {
             }
         }
 
-        /// Takes the number as it is: a column holds nothing else.
+        /// Does not check the number: a column holds only ids.
         impl From<i64> for $name {
             fn from(number: i64) -> Self {
                 Self(number)

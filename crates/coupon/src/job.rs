@@ -85,14 +85,14 @@ coded! {
     Closed 8 "closed",
     /// The template had ended.
     Ended 9 "ended",
-    /// The job was cancelled before the row.
+    /// The job was cancelled before it reached the row.
     Cancelled 10 "cancelled",
     /// The user has let too many holds of the template lapse.
     Banned 11 "banned",
 }
 
 impl JobState {
-    /// Returns whether nothing will change any more.
+    /// Returns whether the state is final.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Finished | Self::Cancelled)
     }

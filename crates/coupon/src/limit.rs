@@ -4,7 +4,7 @@
 /// user's entry, and one statement writes all coupons of a claim row.
 pub const PER_USER_MAX: u32 = 100;
 
-/// Largest quantity of one claim. A claim lands whole, so many must fit into one batch.
+/// Largest quantity of one claim. A claim lands whole, and a batch must have room for many.
 pub const QUANTITY_MAX: u32 = 100;
 
 /// Largest stock of a template, far below what the gate's arithmetic can hold (2^53).
@@ -20,13 +20,14 @@ pub const NAME_CHARS_MAX: usize = 200;
 pub const ORDER_REF_CHARS_MAX: usize = 64;
 
 /// Times at which a claim may have been admitted, in milliseconds since 1970: the years 2000 to 8999. The end of its
-/// coupons' validity then is a time that a `datetime` column takes.
+/// coupons' validity then fits a `datetime` column.
 pub const CLAIMED_AT_MS: std::ops::Range<i64> = 946_684_800_000..221_845_392_000_000;
 
 /// Longest validity: ten years. A longer one is more likely a typing error.
 pub const VALID_FOR_MS_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
-/// Most rows of one job of grants: a large list of customers. Larger ones are several jobs, and take turns with others'.
+/// Most rows of one job of grants: a large list of customers. A larger list is split into several jobs, which take
+/// turns with others.
 pub const JOB_ROWS_MAX: usize = 50_000;
 
 /// Longest text of a job's row that is no user id, in characters: the size of its `varchar(64)` column. The rest is cut
@@ -40,7 +41,7 @@ pub const JOBS_OPEN_MAX: usize = 20;
 /// error, and the sum over millions of such orders still fits into 64 bits.
 pub const AMOUNT_MAX: i64 = 1_000_000_000_000;
 
-/// Largest number of coupons that one order redeems together: one transaction holds them all.
+/// Largest number of coupons that one order redeems together: one transaction locks them all.
 pub const ORDER_COUPONS_MAX: usize = 20;
 
 /// Longest lock of a coupon for a checkout, in milliseconds: 30 minutes. A shopper who takes longer has left.
@@ -55,8 +56,8 @@ pub const HOLD_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
 /// Most lapses before a user is refused: the gate keeps the count in one byte, and counts no further.
 pub const LAPSES_ALLOWED_MAX: u32 = 100;
 
-/// Largest number of coupons that one return gives back: a user's lapses among them are counted in a byte, and the list of
-/// as many users with one number each, 26 bytes of text for one, fits the `varchar(8000)` column of their movement.
+/// Largest number of coupons in one return. One byte counts a user's lapses among them. The movement's list, with as
+/// many users at 26 bytes each, fits its `varchar(8000)` column.
 pub const RETURN_COUPONS_MAX: usize = 255;
 
 /// Longest payment reference, in characters: the size of its `varchar(64)` column.

@@ -105,12 +105,12 @@ impl AcceptAfter {
     }
 }
 
-/// What lands of a template. A later value allows more.
+/// Which claims of a template land. A later value allows more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Open {
-    /// Nothing lands: a draft, or paused or ended without the claims that were accepted before.
+    /// Nothing lands: a draft, or a template paused or ended with its accepted claims rejected.
     Nothing,
-    /// Only queued claims land: paused or ended with the claims that were accepted before.
+    /// Only queued claims land: a template paused or ended that still lands its accepted claims.
     Accepted,
     /// Everything lands.
     All,

@@ -1,4 +1,4 @@
-//! A queued claim: what is carried from the gate's outbox over the topic to its landing, and how it may end otherwise.
+//! A queued claim: what is carried from the gate's outbox over the topic to its landing, and how else it may end.
 
 use chrono::{DateTime, Utc};
 
@@ -12,7 +12,7 @@ pub struct QueuedClaim {
     pub accept_after: AcceptAfter,
     /// When the gate admitted it: the same as its claim's `claimed_at`, to the millisecond.
     pub admitted_at: DateTime<Utc>,
-    /// Stock that the gate had left behind it, if known.
+    /// Stock left at the gate after this admission, if known.
     pub left_after: Option<i64>,
 }
 
@@ -25,9 +25,9 @@ pub enum RejectReason {
     InsufficientStock,
     /// The user has fewer free numbers than it asks for.
     LimitReached,
-    /// The template was paused without the claims that were accepted before.
+    /// The template was paused with its accepted claims rejected.
     Paused,
-    /// The template was ended without the claims that were accepted before.
+    /// The template was ended with its accepted claims rejected.
     Ended,
     /// It could not be landed, for another reason.
     Failed,

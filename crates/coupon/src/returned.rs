@@ -18,12 +18,12 @@ pub struct Returned {
     pub lapses: Lapses,
 }
 
-/// What becomes of the count of a user's lapses.
+/// How a movement changes the count of a user's lapses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lapses {
-    /// It rises by so many; 0 if coupons were cancelled.
+    /// It rises by this number; 0 if coupons were cancelled.
     Add(u8),
-    /// It is 0 again.
+    /// It is reset to 0.
     Lift,
 }
 

@@ -76,7 +76,7 @@ impl TemplateState {
 pub struct Window {
     /// First instant at which claims are admitted.
     pub starts_at: DateTime<Utc>,
-    /// First instant at which they are not any more.
+    /// First instant at which they are refused.
     pub ends_at: DateTime<Utc>,
 }
 
@@ -90,7 +90,7 @@ pub enum Validity {
         /// Exclusive.
         until: DateTime<Utc>,
     },
-    /// A period that starts with the claim.
+    /// A period that starts with the claim, or with the confirmation of a held coupon.
     Relative {
         /// Length of the period.
         valid_for: TimeDelta,
@@ -103,7 +103,7 @@ impl Validity {
         matches!(*self, Self::Absolute { until, .. } if until <= now)
     }
 
-    /// Validity of a coupon claimed at `claimed_at`: start and end. It is fixed at the claim.
+    /// Validity, start and end, of a coupon claimed or, after a hold, confirmed at `claimed_at`.
     pub fn of_claim(&self, claimed_at: DateTime<Utc>) -> (DateTime<Utc>, DateTime<Utc>) {
         match *self {
             Self::Absolute { from, until } => (from, until),
@@ -119,7 +119,7 @@ pub enum MoveState {
     UnderWay,
     /// Every coupon was processed.
     Finished,
-    /// The move of a later change took over before the end.
+    /// The move of a later change replaced it before it finished.
     Superseded,
 }
 
@@ -227,7 +227,8 @@ pub struct Template {
     pub merchant_id: MerchantId,
     pub name: String,
     pub discount: Discount,
-    /// Largest number of coupons that one user may ever get; 0 if there is no limit.
+    /// Largest number of coupons of one user, returned ones and replacements not counted; 0 if
+    /// there is no limit.
     pub per_user_limit: u32,
     /// Largest number of coupons in one claim.
     pub max_per_claim: u32,

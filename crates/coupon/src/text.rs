@@ -35,8 +35,8 @@ pub fn unseen(text: &str) -> Option<Refused> {
     text.chars().find(|&one| steers(one) || is_unseen(one)).map(Refused)
 }
 
-/// Returns what is wrong with a reference: it is blank, has more than `most` characters, begins or ends with a space, or
-/// holds one that [`unseen`] finds. A database may compare texts without the spaces at their ends.
+/// Returns what is wrong with a reference: it is blank, has more than `most` characters, begins or ends with a space,
+/// or holds one that [`unseen`] finds. A database may ignore trailing spaces when it compares texts.
 pub fn wrong_reference(text: &str, most: usize) -> Option<String> {
     if text.is_empty() || text.chars().count() > most {
         return Some(format!("use 1 to {most} characters"));

@@ -12,7 +12,7 @@ use sqlx::{Row, mysql::MySqlRow};
 pub(crate) struct Code(i8);
 
 impl Code {
-    /// Reads it as one of `from_code`'s.
+    /// Converts it with `from_code`.
     pub(crate) fn read<T>(
         self,
         from_code: impl FnOnce(u8) -> Result<T, UnknownCode>,

@@ -1,4 +1,4 @@
-//! When a coupon was confirmed, which is when a validity of a period begins.
+//! When a coupon was confirmed: the start of a relative validity.
 
 use chrono::{DateTime, Utc};
 use coupon::CouponId;
@@ -6,8 +6,8 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::StoreError;
 
-/// SQL for when a row of `user_coupon` was confirmed, or the coupon that it replaces; null if it was never held. The payment
-/// is committed with the confirmation, so it is seen wherever the coupon is seen unused.
+/// SQL for when a row of `user_coupon` was confirmed, or the coupon that it replaces; null if it was never held. The
+/// payment is committed with the confirmation, so a reader that sees the coupon unused sees it too.
 pub(crate) const CONFIRMED_AT: &str = "coalesce((select payment.confirmed_at from coupon_payment payment \
     where payment.claim_id = user_coupon.claim_id and payment.merchant_id = user_coupon.merchant_id \
     and find_in_set(user_coupon.id, payment.coupons) > 0), (select replaced.usable_since \

@@ -22,7 +22,8 @@ pub enum StoreError {
     /// The database did not answer within [`ANSWER_MAX`].
     #[error("mysql said nothing for {} s", ANSWER_MAX.as_secs())]
     Silent,
-    /// Others changed the same row at every attempt. Nothing was decided, and the same call can be tried again.
+    /// Other transactions changed the same row at every attempt. Nothing was decided, and the same call can be
+    /// tried again.
     #[error("others changed the row at every try")]
     Contended,
     /// A stored value is not one that this version writes.
@@ -92,13 +93,13 @@ impl StoreError {
         })
     }
 
-    /// Returns whether another transaction interfered: deadlock (1213) or lock wait timeout (1205). The whole work can
-    /// be repeated.
+    /// Returns whether other transactions interfered: [`Self::Contended`], deadlock (1213) or lock wait timeout
+    /// (1205). The whole work can be repeated.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Contended) || matches!(self.number(), Some(1213 | 1205))
     }
 
-    /// Returns whether the server refuses us, whenever we ask: a wrong user or password (1045, 1698), no right to the
+    /// Returns whether the server refuses us at every attempt: a wrong user or password (1045, 1698), no right to the
     /// database (1044), or no such database (1049).
     pub fn is_denied(&self) -> bool {
         matches!(self.number(), Some(1044 | 1045 | 1049 | 1698))
@@ -109,9 +110,9 @@ impl StoreError {
         self.number() == Some(1205)
     }
 
-    /// Returns whether the values of a row are refused, whenever they are sent: by the client, for a value that has no
-    /// encoding, or by the server, for a value that does not fit its column (1048, 1264, 1265, 1292, 1366, 1406, 1690), by a
-    /// constraint (1452, 3819, 4025), or by a trigger (1644). This is an allow-list: any other error may be over once
+    /// Returns whether the values of a row are refused at every attempt: by the client, for a value that has no
+    /// encoding, or by the server, for a value that does not fit its column (1048, 1264, 1265, 1292, 1366, 1406, 1690),
+    /// by a constraint (1452, 3819, 4025), or by a trigger (1644). This is an allow-list: any other error may pass once
     /// the server, the schema or our rights are in order.
     pub fn is_of_row(&self) -> bool {
         if let Self::Query { source: sqlx::Error::Encode(_), .. } = self {
@@ -123,7 +124,7 @@ impl StoreError {
         )
     }
 
-    /// Returns whether a stored value cannot be read by this version, whenever it is asked for.
+    /// Returns whether this version can never read a stored value.
     pub fn is_unreadable(&self) -> bool {
         match self {
             Self::Unreadable { .. } => true,

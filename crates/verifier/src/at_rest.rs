@@ -1,6 +1,6 @@
-//! Waits until a platform is at rest, judged by its state: nothing is queued, in flight, due or being moved to a new validity,
-//! every change is in the topic, and every topic is consumed. Without new input each of these conditions stays true
-//! once it is.
+//! Waits until a platform is at rest, judged by its state: nothing is queued, in flight, due or being moved to a new
+//! validity, every change is in the topic, and every topic is consumed. Without new input, each condition stays true
+//! once it holds.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Messages read at a time.
 const BATCH: usize = 1024;
 
-/// Coupons whose versions are held at a time: some fifty megabytes.
+/// Coupons whose versions are in memory at a time: some fifty megabytes.
 const COUPONS_PER_PART: i64 = 1_000_000;
 
 /// Waits until the platform is at rest. Unreachable servers are retried: they may come back.
@@ -48,7 +48,7 @@ pub async fn at_rest(
         if Instant::now() >= deadline {
             return Err(VerifyError::NotAtRest { within, waiting_for });
         }
-        // An unreachable server fails at once; this is the pause then.
+        // Also the pause between retries of an unreachable server, which fails at once.
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
@@ -59,7 +59,7 @@ async fn unrest(
     clock: &Clock,
     published: &mut Published,
 ) -> Result<Option<String>, VerifyError> {
-    // Fails after a restart of its Redis until a process of the platform has connected to it.
+    // Fails after a restart of the view's Redis until a process of the platform has connected to it.
     sources.view.generation(coupon::UserId(0)).await?;
     if let Some(unfinished) = gate::unfinished(sources, clock.now()).await? {
         return Ok(Some(unfinished));
@@ -122,14 +122,14 @@ async fn counts(sources: &Sources, clock: &Clock) -> Result<CouponCounts, Verify
 /// MySQL's exactly when the latest change of each has arrived.
 #[derive(Default)]
 struct Published {
-    /// Kept between looks, with what it has read.
+    /// Kept between calls, so that each reads only new messages.
     reader: Option<TableReader>,
     all: Versions,
 }
 
 impl Published {
-    /// Counts the changes in the topic. Few coupons are remembered between looks; of many, each look reads the whole topic
-    /// once for each part of them, so that memory stays bounded.
+    /// Counts the changes in the topic. The versions of fewer than [`COUPONS_PER_PART`] coupons are kept between calls.
+    /// For more, each call reads the whole topic once for each part of them, so that memory stays bounded.
     async fn changes(
         &mut self,
         sources: &Sources,

@@ -4,8 +4,8 @@
 //! ```text
 //! I1  stock       no oversell at any moment           (a [`Sampler`] beside the load)
 //! I2  stock       total - stock = coupons not returned; coupons and claims are consistent (rows)
-//! I3  limit       nobody holds more than the limit
-//! I4  answers     every 201 is in MySQL, and nothing is there that nobody asked for   (needs a history)
+//! I3  limit       no user has more coupons than the limit
+//! I4  answers     every 201 is in MySQL, and every claim there was requested          (needs a history)
 //! I5  answers     a definite refusal left no row; replays have equal bytes            (needs a history)
 //! I6  gate        gate stock = MySQL stock
 //! I7  gate        gate entries = MySQL's taken numbers, nothing in flight

@@ -39,7 +39,7 @@ pub(crate) async fn are_as_claimed(
     for terms in verify::terms(connection).await? {
         let template = &terms.template;
         let (id, open, state) = (template.id, terms.open, template.state);
-        // After the window a queue is closed, and with it the row of a template that stays published.
+        // After the claim window the queue is closed, and so is the stock row, though the template stays published.
         let closed = terms.queue_closed && !open;
         findings.expect(closed || open == (state == TemplateState::Published), || {
             format!("template {id} is {}, open is {open}", state.word())

@@ -9,7 +9,7 @@ use topic::TopicNames;
 
 use crate::{ProgressReporter, VerifyError};
 
-/// Connections to MySQL: one per running invariant, and one for the sampler.
+/// Connections to MySQL: enough for the running check, and one for the sampler.
 const CONNECTIONS: u32 = 4;
 
 /// Reported if the platform does not use this Redis as its view's.

@@ -1,7 +1,7 @@
 //! For I10: the topics of templates, movements and wake-ups agree with MySQL, and every message is readable.
 //!
 //! A draft may be deleted, with its movements. Its deletion is an event like any other. A snapshot does not publish
-//! deletions that it came too late for, so a draft in the topic may be gone from MySQL; any other template must be there.
+//! earlier deletions, so a draft in the topic may be gone from MySQL; any other template must be there.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -104,7 +104,7 @@ async fn templates(
         }
     }
     for (id, row) in in_topic {
-        // After a repeated message the deletion is not the last that the topic has of it; an id is never given twice.
+        // After a repeated message the deletion is not the template's last event; an id is never reused.
         if gone.contains(&id) || is_draft(&row) {
             gone.insert(id);
         } else {
@@ -123,7 +123,7 @@ fn is_draft(row: &TemplateRow) -> bool {
     row.state == TemplateState::Draft.code()
 }
 
-/// The movements of a template that is `gone` went with it.
+/// The movements of a `gone` template were deleted with it.
 async fn movements(
     sources: &Sources,
     connection: &mut MySqlConnection,
@@ -176,7 +176,7 @@ async fn movements(
     Ok(())
 }
 
-/// Hash of what a movement is beside its change of the total.
+/// Hash of a movement's content except its change of the total.
 fn content(kind: u8, delta_stock: Option<i64>, returned: Option<&str>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (kind, delta_stock, returned).hash(&mut hasher);

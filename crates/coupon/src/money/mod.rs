@@ -1,12 +1,12 @@
 //! What coupons take off an order: pure arithmetic in minor units of one currency.
 //!
 //! The order in which coupons are applied does not depend on the request: percentages first, then amounts, then free
-//! shipping; equal kinds by coupon id. Each is applied to what the ones before it left to pay. So users lose nothing by
-//! an order of entry that they do not know of, and a request that names the same coupons otherwise means the same.
+//! shipping; equal kinds by coupon id. Each is applied to what the ones before it left to pay. So the order in which
+//! coupons are entered never costs a user money, and requests that name the same coupons in another order are equal.
 
 use crate::{CouponId, Discount, DiscountKind};
 
-/// All of an amount, in hundredths of a percent.
+/// 100 percent, in hundredths of a percent.
 const WHOLE: i128 = 10_000;
 
 /// An order before any discount.
@@ -108,7 +108,7 @@ impl Discount {
     }
 }
 
-/// Returns so many hundredths of a percent of an amount, rounded half to even.
+/// Returns the share of `amount`, given in hundredths of a percent, rounded half to even.
 fn share(amount: i64, hundredths: i64) -> i64 {
     let product = i128::from(amount) * i128::from(hundredths);
     let (whole, rest) = (product.div_euclid(WHOLE), product.rem_euclid(WHOLE));

@@ -25,7 +25,7 @@ const CURRENCIES: [&str; 2] = ["EUR", "USD"];
 
 /// Any discount of any currency, for orders of any size.
 fn any_terms() -> impl Strategy<Value = Discount> {
-    // Small sums, so that amounts often are just below the minimum, at it, or above it.
+    // Small sums, so that amounts are often just below the minimum, at it, or above it.
     (any_discount(), 0..6_i64, select(CURRENCIES.to_vec())).prop_map(
         |(discount, least, currency)| Discount {
             minimum_spend: least,

@@ -1,8 +1,8 @@
 //! Decides how a queued claim continues after its landing was rolled back, as a pure function.
 //!
 //! The table is that of [`crate::decide`] with these differences, because a queued claim was already accepted: it lands
-//! under `queued_epoch`, also while the template is paused, and with other numbers if its own are taken; if it cannot
-//! land, its end is a row.
+//! under `queued_epoch`, also while the template is paused, and with other numbers if its own are taken; if it is
+//! refused, a row records it.
 
 use crate::{ClaimRow, ClaimState, Epoch, Numbers, Open, QueuedClaim, RejectReason, TemplateState};
 
@@ -53,7 +53,7 @@ pub enum QueuedDecision {
         /// The lowest free numbers to land with instead; `None` if the user has too few.
         free: Option<Numbers>,
     },
-    /// What was accepted is refused: the template was paused or ended that way.
+    /// The template was paused or ended with its accepted claims rejected.
     NotOpen(RejectReason),
     /// The gate admitted more than the stock covers.
     Short {
@@ -110,7 +110,7 @@ pub fn decide_queued(claim: &QueuedClaim, found: &QueuedRows) -> QueuedDecision 
     if found.fenced {
         return QueuedDecision::Fenced;
     }
-    // A template without a stock row does not exist, so nothing of it lands, and there is nothing to lock for a row.
+    // A template without a stock row does not exist, so no claim of it lands, and a rejection has no stock row to lock.
     let Some(stock) = found.stock else { return QueuedDecision::TooLate { now: Epoch::UNKNOWN } };
     if stock.queued_epoch != admission.epoch {
         return QueuedDecision::TooLate { now: stock.queued_epoch };

@@ -225,7 +225,7 @@ proptest! {
             let mut again = claim.clone();
             again.admission.numbers = free;
             let again = decide_queued(&again, &found);
-            // Apart: the macro takes braces in a condition for those of a format.
+            // Its own variable: the macro would read braces in a condition as a format's.
             let still_taken = matches!(again, QueuedDecision::NumberTaken { .. });
             prop_assert!(!still_taken);
         }

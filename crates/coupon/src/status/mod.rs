@@ -15,7 +15,7 @@ pub enum CouponStatus {
     Used,
     /// Its validity ended before it was used.
     Expired,
-    /// The shop revoked it before it was used, or it was cancelled.
+    /// The shop revoked or replaced it before it was used, or it was cancelled.
     Cancelled,
     /// Issued, and not confirmed yet: it cannot be used.
     Held,

@@ -111,9 +111,9 @@ pub(crate) async fn with_coupons(
     Ok(claim)
 }
 
-/// Reads a claim's coupons among those whose number is within a limit or, as an id, at least `from`, by the numbers that
-/// they were issued with. Reads in the order of the index, so that it stops at the last of them, however many the user has
-/// got since. A replacement bears the id of its coupon's claim, and is not what the claim was answered with.
+/// Reads a claim's coupons, ordered by the numbers they were issued with, among those whose number is within a limit
+/// or, as an id, at least `from`. The read follows the index and stops at the last of them, however many coupons the
+/// user got later. Replacements bear the claim's id too, but were not in its answer, and are left out.
 async fn coupons(
     connection: &mut MySqlConnection,
     claim: &LandedClaim,

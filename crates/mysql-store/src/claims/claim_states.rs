@@ -8,8 +8,8 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 use crate::{StoreError, code::Code, rows};
 
 /// Returns the states of the template's claims with these ids. A claim that is not decided yet has no row and is left
-/// out, as is one that only has a fence in another template. A claim whose state this version does not know is not left
-/// out, since it is decided; it must not keep the others from being read either.
+/// out, as is one that only has a fence in another template. A claim in an unknown state is decided, so it is not left
+/// out; its error does not keep the others from being read.
 ///
 /// # Errors
 /// A statement fails.

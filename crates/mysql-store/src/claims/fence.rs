@@ -1,8 +1,8 @@
 //! The fence: a void row under an admission's id, so that a later landing of the admission fails.
 //!
 //! A fence says that this id does not land *in its template*. The id alone does not show to which template it belongs,
-//! and a lookup that names the wrong one places its fence there. Such a foreign fence binds nobody: who holds the claim
-//! itself, as an admission in the gate or as a record of the queue, lifts it with [`lift_foreign`].
+//! and a lookup that names the wrong one places its fence there. Such a foreign fence does not count: the process that
+//! holds the claim itself, from the gate or from the queue, lifts it with [`lift_foreign`].
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, RequestId, TemplateId, UserId};
@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 use super::claim::state_of;
 use crate::{StoreError, datetime::datetime, rows};
 
-/// Tries to insert a fence. The row of the id may be a foreign fence that is lifted between the insert and the read.
+/// Attempts to insert a fence: a foreign fence may be lifted between the insert and the read.
 const TRIES: u32 = 3;
 
 /// Result of fencing an admission.
@@ -23,8 +23,8 @@ pub enum Fence {
     Landed,
 }
 
-/// Fences an admission for someone who looks it up, or finds that it has landed. A fence of the id that stands in
-/// another template stays.
+/// Fences an admission that a client looks up, or finds that it has landed. A fence of the id in another template
+/// stays.
 ///
 /// One row, autocommit. UNIQUE(id) makes it wait for an open insert of the same admission.
 ///
@@ -89,7 +89,7 @@ pub async fn place_held(
         .execute(&mut *connection)
         .await
         .map_err(StoreError::query("move another template's fence"))?;
-        // A rejected claim, or a fence of its own, stays.
+        // A rejected claim, or this template's own fence, stays.
         if moved.rows_affected() > 0 || state_of(connection, id).await?.is_some() {
             return Ok(Fence::Stands);
         }
@@ -126,14 +126,14 @@ async fn insert(
 /// Lifting loses nothing: no other template has a claim with the id.
 ///
 /// # Errors
-/// A statement fails. Each fence is lifted or stands; the same call goes on.
+/// A statement fails. Each fence is lifted or stands; the call may be repeated.
 pub async fn lift_foreign(
     connection: &mut MySqlConnection,
     claims: &[(ClaimId, TemplateId)],
 ) -> Result<u64, StoreError> {
     let mut lifted = 0;
     for run in rows::runs(claims) {
-        // Read first: there hardly ever is one, and a delete would lock rows that are just landing.
+        // Read first: a foreign fence is rare, and a delete would lock rows that are just landing.
         let head = "select id, template_id from claim force index (uq_claim_id) where id in (";
         let sql = rows::repeat(head, "?", ",", run.len(), ") and state = ?");
         let query = sqlx::query_as(AssertSqlSafe(sql));

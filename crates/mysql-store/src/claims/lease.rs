@@ -38,8 +38,8 @@ pub async fn take(
     Ok(taken.rows_affected() == 1)
 }
 
-/// Renews those of these leases that `holder` has, or that nobody has any more, for `time`. Many take little more time
-/// than one. A lease that was never taken is left out.
+/// Renews for `time` the leases that `holder` has or that have expired. Many take little more time than one. A lease
+/// that was never taken is left out.
 ///
 /// # Errors
 /// A statement fails.

@@ -115,7 +115,7 @@ pub async fn claim_fate(
     }))
 }
 
-/// Returns those of these claims that have a row, in any state and of any template: a landing, a rejection or a fence.
+/// Returns which of these claims have a row, in any state and of any template: a landing, a rejection or a fence.
 ///
 /// # Errors
 /// A statement fails.
@@ -138,7 +138,7 @@ pub async fn with_row(
     Ok(found)
 }
 
-/// The answer that a client's key has for good.
+/// The final answer under a client's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredAnswer {
     /// The user has the coupons.
@@ -207,8 +207,8 @@ pub async fn by_key(
 /// Rows in one page of rejected users: some hundred kilobytes.
 const REJECTED_ROWS_MAX: u32 = 10_000;
 
-/// Returns some users with a rejected claim of the template after `after`, ordered; empty at the end. A gate that is
-/// rebuilt looks into MySQL before it answers them, since their keys have answers that it does not know.
+/// Returns some users with a rejected claim of the template after `after`, ordered; empty at the end. After a
+/// rebuild their claims are looked up in MySQL first, since their keys have answers that the gate does not know.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,7 +1,7 @@
 //! A merchant's coupons by order, user, template or status, in pages.
 //!
-//! Each page follows one index and reads a bounded number of rows, whatever the filters: those of a page are filtered by
-//! the caller, so a page may be short although more follow.
+//! Each page follows one index and reads a bounded number of rows, whatever the filters. The caller filters a page's
+//! rows, so a page may be short although more follow.
 
 use coupon::{CouponId, MerchantId, TemplateId, UserId};
 use sqlx::MySqlConnection;
@@ -15,7 +15,7 @@ pub const ROWS_MAX: u32 = 1_000;
 /// The index that a search follows, with its first columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Along<'a> {
-    /// The coupons of an order, the newest first: those that it uses, and those whose last order to give them back it was.
+    /// The coupons of an order, the newest first: those that it uses, and those that it was the last to give back.
     Order(&'a str),
     /// A user's coupons, the newest first.
     User(UserId),
@@ -64,7 +64,7 @@ pub async fn page(
     }
 }
 
-/// The column's collation finds more than is asked for, e.g. other cases, so the bytes are compared too.
+/// The column's collation also matches other texts, e.g. in another case, so the bytes are compared too.
 async fn of_order(
     connection: &mut MySqlConnection,
     merchant: MerchantId,

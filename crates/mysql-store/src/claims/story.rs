@@ -1,4 +1,4 @@
-//! What MySQL keeps of a claim's way: what its row says of its admission, and what became of its coupons.
+//! A claim's story in MySQL: its admission, as its row records it, and its coupons.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId};
@@ -6,18 +6,18 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{StoreError, coupons::user_coupon::UserCoupon, rows};
 
-/// What a claim's row says of its admission.
+/// A claim's admission, as its row records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admitted {
     /// Number of coupons that were asked for; 0 for a fence.
     pub quantity: u32,
     /// When the gate admitted it, if the row says so.
     pub admitted_at: Option<DateTime<Utc>>,
-    /// Stock that the gate had left behind it, if the row says so.
+    /// Stock left at the gate after this admission, if the row says so.
     pub left_after: Option<i64>,
 }
 
-/// Returns what the row of a claim says of its admission, or `None` if there is no row.
+/// Returns a claim's admission as its row records it, or `None` if there is no row.
 ///
 /// # Errors
 /// The statement fails.
@@ -38,7 +38,7 @@ pub async fn admitted(
     }))
 }
 
-/// Returns the rows of these coupons by id, as they are now.
+/// Returns the current rows of these coupons, ordered by id.
 ///
 /// # Errors
 /// A statement fails.

@@ -31,13 +31,13 @@ const ACQUIRE_MAX: Duration = Duration::from_secs(3);
 const POOL_SESSION: &str =
     "set session innodb_lock_wait_timeout = 6, session wait_timeout = default";
 
-/// The same for a connection that comes back to the pool. On a server that has become read-only it fails: there the
+/// Session of a connection that returns to the pool. On a server that has become read-only it fails: there the
 /// subquery returns two rows, which is an error. Such a connection is closed, and the next one may lead to the new
 /// primary.
 const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = \
      (select 6 union select if(@@global.read_only, 7, 6)), session wait_timeout = default";
 
-/// [`TRANSACTION_SESSION`], for texts that begin with it.
+/// Text of [`TRANSACTION_SESSION`], for `concat!`.
 macro_rules! transaction_session {
     () => {
         "set session innodb_lock_wait_timeout = 3, session wait_timeout = 5"
@@ -45,8 +45,8 @@ macro_rules! transaction_session {
 }
 
 /// Session of a transaction. The server ends the connection after [`IDLE_SECONDS`] without a statement. If a process
-/// stops while it waits for a row, its wait ends before the row's holder is ended, so a stopped process never gets the
-/// row.
+/// stops while it waits for a row, its wait ends before the server ends the connection that locks the row, so a
+/// stopped process never gets it.
 const TRANSACTION_SESSION: &str = transaction_session!();
 
 /// Begins a transaction with this session, in one round trip.
@@ -87,7 +87,7 @@ pub const IDLE_SECONDS: u32 = 5;
 /// costs time and protects nothing.
 ///
 /// # Errors
-/// It is no such URL, names certificates but no `ssl-mode`, or hides or misspells the name of an option.
+/// It is no such URL, names certificates but no `ssl-mode`, or encodes or misspells the name of an option.
 pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     // The driver accepts any scheme, and would try host and port of another server's URL.
     let parsed = if url.starts_with("mysql://") {
@@ -193,8 +193,8 @@ pub fn within<T, E: From<StoreError>>(
     async { timeout(ANSWER_MAX, work).await.unwrap_or_else(|_| Err(StoreError::Silent.into())) }
 }
 
-/// Runs work for which its caller waits only so long: if it is dropped before its end, the task's pooled connections are
-/// closed instead of going back.
+/// Runs work that its caller may drop: if that happens before its end, the task's pooled connections are closed instead
+/// of going back.
 pub fn abandonable<F: Future>(work: F) -> impl Future<Output = F::Output> {
     Abandonable::new(work)
 }
@@ -227,9 +227,9 @@ pub(crate) async fn begin_on(
     connection.begin().await.map_err(StoreError::query("begin"))
 }
 
-/// Ends a transaction with the result of its work: commits it if `keeps` says so, otherwise rolls it back. After an error
-/// it rolls back at once: left to the connection's next use, the transaction would keep rows locked. `operations` name
-/// the two in an error.
+/// Ends a transaction with the result of its work: commits it if `keeps` says so, otherwise rolls it back. After an
+/// error it rolls back at once: left to the connection's next use, the transaction would keep rows locked. `commit` and
+/// `roll_back` name the two in an error.
 pub(crate) async fn finish<T>(
     transaction: sqlx::Transaction<'_, MySql>,
     done: Result<T, StoreError>,

@@ -1,9 +1,9 @@
 //! Connections of a pool that never come back to it in the middle of an answer.
 //!
 //! The driver (sqlx 0.9) reads an answer in pieces. If a future is dropped between two of them, as by a timeout or when
-//! the client of a request goes away, the connection's next reader takes the rest of the old answer for its own: it
+//! the client of a request goes away, the connection's next reader reads the rest of the old answer as its own: it
 //! panics, or reads another statement's result. So the connections of a task whose work is dropped before its end are
-//! closed when the task lets go of them. The server then rolls back what they had begun.
+//! closed when the task releases them. The server then rolls back what they had begun.
 
 use std::{
     collections::HashMap,
@@ -73,7 +73,7 @@ pub(super) struct Abandonable<F> {
 }
 
 impl<F: Future> Abandonable<F> {
-    /// The future of MySQL work is kilobytes, and would enlarge every claim's task, which seldom runs it: it is boxed.
+    /// Boxes the work: its future takes kilobytes, and would enlarge every claim's task, which seldom runs it.
     pub(super) fn new(work: F) -> Self {
         Self { work: Some(Box::pin(work)) }
     }

@@ -1,9 +1,9 @@
 //! What a checkout needs to know of coupons before it uses them: the rows, locked, their templates' terms, and the locks
 //! that other orders have placed (`coupon_lock`).
 //!
-//! Every writer locks the coupon's own row first, so a lock is placed, met and lifted under it. A lock lapses by the
-//! server's clock alone: the one clock that all processes share. It counts for nothing once its order is cancelled,
-//! whichever of the two was written first, since whoever meets it reads the order too.
+//! Every writer locks the coupon's own row first, so a lock is placed, read and lifted under it. A lock lapses by
+//! the server's clock alone: the one clock that all processes share. It has no effect once its order is cancelled,
+//! whichever of the two was written first, since each reader of a lock reads its order too.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, Discount, MerchantId};
@@ -20,7 +20,7 @@ pub struct Terms {
     pub stackable: bool,
     /// Whether its user may redeem it.
     pub self_redeem: bool,
-    /// `None`: no order keeps it. A cancelled one does not.
+    /// `None`: no lock is in force. A cancelled order's is not.
     pub lock: Option<Lock>,
 }
 
@@ -33,7 +33,7 @@ pub struct Lock {
     pub until: DateTime<Utc>,
 }
 
-/// Returns a coupon of a merchant, whoever has it.
+/// Returns a coupon of a merchant, of any user.
 ///
 /// # Errors
 /// The statement fails.
@@ -154,8 +154,8 @@ fn from_row(row: &MySqlRow) -> Result<Terms, sqlx::Error> {
     })
 }
 
-/// Keeps a coupon that is held for an order, for so many milliseconds from now on, and returns until when. Call it only
-/// if no other order's lock is in force; an earlier lock of the same order is replaced.
+/// Locks a coupon, whose row is locked, for an order for `for_ms` milliseconds from now, and returns the end. Call it
+/// only if no other order's lock is in force; an earlier lock of the same order is replaced.
 ///
 /// # Errors
 /// A statement fails.
@@ -183,7 +183,7 @@ pub async fn lock(
         .map_err(StoreError::query("read a coupon's lock"))
 }
 
-/// Lifts the lock that an order has placed on a coupon whose row is locked, if it has.
+/// Lifts an order's lock, if there is one, of a coupon whose row is locked.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,7 +1,7 @@
 //! Confirmation: held coupons become usable, once per payment. `coupon_payment` is its idempotency guard.
 //!
-//! A payment confirms all of its coupons or none. That a hold has lapsed is said only by its row or by MySQL's clock, so
-//! that the same payment is never taken after it was refused.
+//! A payment confirms all of its coupons or none. Only a coupon's row or MySQL's clock decides that its hold has
+//! lapsed, so that a payment refused for it is never accepted later.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId};
@@ -42,7 +42,7 @@ pub struct Confirmed {
     pub actor: Option<String>,
 }
 
-/// Returns the payments that have confirmed coupons of a claim, in their order: one for each coupon at most.
+/// Returns the payments that have confirmed coupons of a claim, the oldest first: at most one for each coupon.
 ///
 /// # Errors
 /// The statement fails.
@@ -65,18 +65,18 @@ pub async fn of_claim(
 pub enum Confirmation {
     /// The coupons can be used now. Commit.
     Confirmed(Vec<UserCoupon>),
-    /// An earlier call with the same reference, claim and coupons confirmed them. The coupons as they are.
+    /// An earlier call with the same reference, claim and coupons confirmed them. The coupons as they are now.
     Replayed { confirmed_at: DateTime<Utc>, coupons: Vec<UserCoupon> },
     /// The reference confirmed something else.
     ReferenceTaken,
-    /// The hold of this coupon has lapsed, for good: since `lapsed_at`.
+    /// The hold of this coupon lapsed for good at `lapsed_at`.
     Lapsed { coupon: CouponId, lapsed_at: DateTime<Utc> },
     /// The template's validity ended at this time, so a coupon confirmed now could never be used. Not for good: the shop
     /// can lengthen the validity while the hold runs.
     Ended { valid_until: DateTime<Utc> },
     /// This coupon is not held: cancelled, or confirmed by another payment.
     NotHeld { coupon: CouponId, status: CouponStatus },
-    /// Only the caller's clock says that a hold has ended, so nothing is certain: try again.
+    /// Only the caller's clock says that a hold or the validity has ended, so nothing is certain: try again.
     Unsure,
     /// One of the coupons is not of this claim and merchant.
     NotFound,
@@ -145,7 +145,7 @@ pub(super) fn usable(
     }
 }
 
-/// Why the coupons cannot be confirmed, if one cannot. What has ended for good comes before what may change.
+/// Why the coupons cannot be confirmed, if one cannot. Final reasons come before temporary ones.
 fn refused(
     locked: &[UserCoupon],
     valid_until: DateTime<Utc>,

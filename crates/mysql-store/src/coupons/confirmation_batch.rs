@@ -1,5 +1,5 @@
-//! Payments of several claims in one transaction, each statement for all of them. Only plain cases are confirmed: what is
-//! refused, was confirmed before, or is in another transaction's hands is left to [`super::confirmation`].
+//! Payments of several claims in one transaction, each statement for all of them. Only plain cases are confirmed: what
+//! is refused, was confirmed before, or is locked by another transaction is left to [`super::confirmation`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -23,7 +23,7 @@ use crate::{
 /// 1,000, from which on MariaDB turns a list into a subquery.
 const COUPONS_MAX: usize = 512;
 
-/// A payment as it is asked for, before anything is known of its claim.
+/// A requested payment, before its claim is read.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestedPayment<'a> {
     /// The shop's name for it.
@@ -31,15 +31,15 @@ pub struct RequestedPayment<'a> {
     pub claim: ClaimId,
     /// The coupons it confirms, ascending; `None`: all of the claim, as issued.
     pub coupons: Option<&'a [CouponId]>,
-    /// As of [`Payment::actor`].
+    /// As in [`Payment::actor`].
     pub actor: &'a str,
 }
 
-/// A payment that is confirmed with the others: its position, and its coupons as they are then.
+/// A confirmed payment: its position in the request, and its coupons after the confirmation.
 pub type Confirmed = (usize, Vec<UserCoupon>);
 
-/// Confirms those of a merchant's payments that are plain cases, in the caller's transaction. `asked` must be sorted by the
-/// references, each of which is there once, as is each claim. `None`: roll back, and confirm each by itself.
+/// Confirms those of a merchant's payments that are plain cases, in the caller's transaction. `asked` must be sorted by
+/// reference, and name each reference and each claim once. `None`: roll back, and confirm each by itself.
 ///
 /// Locks are taken in the same order as for a single payment: coupons by id, templates, and last the references.
 ///
@@ -63,7 +63,7 @@ pub async fn confirm_all(
     confirm_held(transaction, merchant, &payments, now).await
 }
 
-/// Confirms those payments whose coupons can be locked and are held then.
+/// Confirms those payments whose coupons can be locked and are still held.
 async fn confirm_held(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -106,18 +106,18 @@ async fn confirm_held(
     Ok(Some(confirmed))
 }
 
-/// What is held of a claim.
+/// A claim's held coupons.
 struct HeldClaim {
     template: TemplateId,
-    /// Coupons as issued, in any state.
+    /// Number of coupons issued, in any status.
     quantity: usize,
     /// Those that are held, ascending.
     coupons: Vec<CouponId>,
 }
 
-/// Returns what is held of the payments' claims, for all of them by one statement. Locks nothing.
+/// Returns the held coupons of the payments' claims, by one statement. Locks nothing.
 ///
-/// Held coupons are found by the moment of their claim, in the index of their user's lists: there is none by claim. A
+/// Held coupons are found by the moment of their claim, in the index of their user's lists: no index is by claim. A
 /// replacement bears the id of its coupon's claim too, but is never held.
 async fn held_claims(
     connection: &mut MySqlConnection,
@@ -187,7 +187,7 @@ fn fitting<'a>(
     fitting
 }
 
-/// The validity of what is confirmed now, by template. Their rows are locked, so that an edit waits.
+/// The validity of coupons confirmed now, by template. The templates' rows are locked, so that an edit waits.
 async fn validity(
     transaction: &mut MySqlConnection,
     payments: &[(usize, Payment<'_>)],

@@ -20,11 +20,11 @@ pub enum Change {
     Used(UserCoupon),
     /// Its validity has ended.
     Expired(UserCoupon),
-    /// It was revoked.
+    /// It was cancelled.
     Cancelled(UserCoupon),
-    /// It is held: nobody has confirmed it yet.
+    /// It is held, and not confirmed yet.
     Held(UserCoupon),
-    /// It was never confirmed in time.
+    /// It was not confirmed in time.
     Lapsed(UserCoupon),
     /// The requested end is not later than its present one.
     NotLater(UserCoupon),
@@ -106,15 +106,15 @@ pub async fn revoke(
         CouponStatus::Cancelled if revoked.rows_affected() == 1 => Change::Done(coupon),
         CouponStatus::Cancelled => Change::Stands(coupon),
         CouponStatus::Used => Change::Used(coupon),
-        // The row is locked: if it is unused, only its end kept it.
+        // The row is locked: if it is unused, only its end prevented the change.
         CouponStatus::Unused | CouponStatus::Expired => Change::Expired(coupon),
         CouponStatus::Held => Change::Held(coupon),
         CouponStatus::Lapsed => Change::Lapsed(coupon),
     })
 }
 
-/// Moves the end of a coupon that [`hold`] has locked to `valid_until`. It must be unused, valid by both clocks, and end
-/// earlier than that now.
+/// Moves the end of a coupon that [`hold`] has locked to `valid_until`. It must be unused, valid by both clocks, and
+/// end before `valid_until`.
 ///
 /// Refused while the template's issued coupons are being moved to another validity: the move may not have reached this
 /// coupon yet, and would overwrite the extension. A move that begins later wins.
@@ -169,8 +169,8 @@ pub async fn extend(
 /// and claim, with the same validity and the same place on the user's list. Its number is its own id, beyond every limit.
 /// It takes no stock. The keys of `coupon_replacement` allow one replacement of each coupon.
 ///
-/// While a move of the template's issued coupons is under way, it is refused: a chunk of the move that has been read, and
-/// not written yet, would pass over the replacement. The template's row is locked, so that no move begins meanwhile.
+/// Refused while a move of the template's issued coupons is under way: a chunk that was read and is not written yet
+/// would miss the replacement. The template's row is locked, so that no move begins meanwhile.
 ///
 /// # Errors
 /// A statement fails. Roll back then.
@@ -300,7 +300,7 @@ pub async fn replaced_by(
     Ok(id.map(CouponId))
 }
 
-/// Keeps the template from being edited, and so a move of its coupons from beginning, until the transaction ends.
+/// Locks the template until the transaction ends, so that no edit, and so no move of its coupons, begins.
 async fn lock_template(
     transaction: &mut MySqlConnection,
     template: TemplateId,

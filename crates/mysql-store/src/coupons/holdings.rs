@@ -1,22 +1,22 @@
-//! What a user has had of one template.
+//! A user's coupons of one template, counted.
 
 use coupon::{TemplateId, UserId, limit};
 use sqlx::MySqlConnection;
 
 use crate::StoreError;
 
-/// A user's coupons of one template, whatever became of them.
+/// A user's coupons of one template, in any status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holdings {
     /// Whether there is any.
     pub any: bool,
-    /// How many count against the limit; 0 if the template has none. Those that support has given outside the limit
-    /// have numbers above every limit, and do not count.
+    /// How many count against the limit; 0 if the template has none. Returned coupons and replacements have numbers
+    /// above every limit, and do not count.
     pub numbered: u32,
 }
 
-/// Returns what a user has had of a template with this limit per user (0: none), from at most one row more of an index
-/// than the limit.
+/// Returns a user's holdings of a template with this limit per user (0: none). Reads at most one more index row than
+/// the limit.
 ///
 /// # Errors
 /// The statement fails.

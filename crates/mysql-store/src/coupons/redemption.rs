@@ -17,8 +17,8 @@ pub(crate) const REDEEM: i8 = 1;
 /// Code of a rollback.
 pub(crate) const ROLLBACK: i8 = 2;
 
-/// Most redemptions that are read of one order at once. An order of a checkout has a fiftieth; single uses of many users
-/// under one name may be more.
+/// Most redemptions of one order that are read at once. A checkout's order has at most a fiftieth of them; single uses
+/// of many users under one name may be more.
 pub const OF_ORDER_MAX: u32 = 1_000;
 
 /// Actor of a redemption by a shopper's own token, at a till. Such a redemption belongs to no order of the shop's
@@ -57,7 +57,7 @@ pub struct Redemption {
     pub coupon_id: CouponId,
     pub template_id: TemplateId,
     pub user_id: UserId,
-    /// `None`: nobody said what the order costs.
+    /// `None`: the caller did not say what the order costs.
     pub money: Option<Money>,
     pub at: DateTime<Utc>,
     /// `None`: it stands.
@@ -68,7 +68,7 @@ pub struct Redemption {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RolledBack {
     pub at: DateTime<Utc>,
-    /// `None`: none was given.
+    /// `None`: no reason was given.
     pub reason: Option<String>,
 }
 
@@ -174,14 +174,14 @@ struct Row {
     reason: Option<String>,
 }
 
-/// What is read of a redemption, with its end.
+/// Query for an order's redemptions, each with its rollback.
 const COLUMNS: &str = "select made.id, made.coupon_id, made.template_id, made.user_id, made.amount, made.discount, \
      made.currency, made.created_at, undone.created_at as undone_at, undone.reason \
      from redemption made left join redemption undone on undone.undoes = made.id \
      where made.merchant_id = ? and made.order_ref = ? and made.kind = ? and made.actor <> ?";
 
-/// Returns the first [`OF_ORDER_MAX`] redemptions of an order of a shop's checkout, in the order in which they were made.
-/// A till's are not among them.
+/// Returns the first [`OF_ORDER_MAX`] redemptions of an order of a shop's checkout, in the order in which they were
+/// made. Those at a till are left out.
 ///
 /// # Errors
 /// The statement fails.
@@ -193,7 +193,7 @@ pub async fn of_order(
     read(connection, name, sql, &[]).await
 }
 
-/// Returns what one request redeemed together for an order, whatever single uses of other users bear its name.
+/// Returns what one request redeemed together for an order, without single uses under its name.
 ///
 /// # Errors
 /// The statement fails.
@@ -293,8 +293,8 @@ pub async fn count(
     .map_err(StoreError::query("count an order's redemptions"))
 }
 
-/// Returns whether an order of a shop's checkout has redeemed this coupon and given it back. Its row remembers only the
-/// last order that did.
+/// Returns whether an order of a shop's checkout has redeemed this coupon and given it back. The coupon's row records
+/// only the last such order.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,5 +1,5 @@
-//! Redemptions of many orders in one transaction, each statement for all of them. The caller holds the coupons, checks what
-//! it holds, and rolls back if a statement changes fewer rows than it names: then each order goes its own way.
+//! Redemptions of many orders in one transaction, each statement for all of them. The caller locks and checks the
+//! coupons, and rolls back if a statement changes fewer rows than it names: then each order is redeemed alone.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MerchantId};
@@ -43,8 +43,8 @@ pub async fn known_orders(
     Ok(known.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect())
 }
 
-/// Uses coupons whose rows are locked, each for its order, and returns how many: an unused one, valid by the caller's clock and
-/// by the server's.
+/// Uses coupons whose rows are locked, each for its order, if they are unused, and valid by the caller's clock and the
+/// server's. Returns how many.
 ///
 /// # Errors
 /// The statement fails.

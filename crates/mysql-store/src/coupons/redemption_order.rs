@@ -1,11 +1,11 @@
 //! `redemption_order`: the orders that used coupons, together or singly, or were cancelled. The row is an order's lock,
 //! so of two calls that exclude each other the second finds what the first did.
 //!
-//! A call locks the order's row first ([`hold`]) and then coupons, by id. Uses of single coupons that bear others hold it
-//! together, so many users may share an order's name. Before an order has a row there is nothing to hold: a call then
-//! creates the row as the last of its changes ([`add`]), and of several such calls all but one begin again. Last, so that
-//! a refusal leaves no row behind, and nobody waits for a row that vanishes: whoever waited for one would keep the gap in
-//! which it was, and several of them would block each other.
+//! A call locks the order's row first ([`hold`]) and then coupons, by id. Uses of single stackable coupons share the
+//! lock, so many users may use one order's name. Before an order has a row there is nothing to lock: a call then
+//! creates the row as the last of its changes ([`add`]), and of several such calls all but one begin again. Last, so
+//! that a refusal leaves no row behind, and no call waits for a row that is rolled back: those that waited would keep
+//! locks on its gap, and block each other.
 
 use chrono::{DateTime, Utc};
 use coupon::{MerchantId, UserId};
@@ -110,8 +110,8 @@ async fn read(
     row.map(Order::try_from).transpose()
 }
 
-/// Creates the row of an order that [`hold`] did not find, held alone from then on. Returns false if another call was
-/// faster: what this one has read may be outdated, so roll it back and begin again.
+/// Creates the row of an order that [`hold`] did not find, locked exclusively from then on. Returns false if another
+/// call was faster: what this one has read may be outdated, so roll it back and begin again.
 ///
 /// # Errors
 /// The statement fails, or another call for the order took too long ([`StoreError::is_conflict`]).
@@ -136,7 +136,7 @@ pub async fn add(
     }
 }
 
-/// Records what one request redeemed for an order that is held.
+/// Records what one request redeemed for an order whose row is locked.
 ///
 /// # Errors
 /// The statement fails.
@@ -162,7 +162,7 @@ pub async fn record(
     Ok(())
 }
 
-/// Makes a held order redeem nothing from now on. The first cancellation's time stays. Returns whether this is the first.
+/// Cancels an order whose row is locked. The first cancellation's time stays. Returns whether this is the first.
 ///
 /// # Errors
 /// The statement fails.

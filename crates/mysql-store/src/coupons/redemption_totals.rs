@@ -1,5 +1,5 @@
-//! Sums over what a template's coupons were redeemed for, piece by piece: a template may have more redemptions than one
-//! statement can add up while somebody waits.
+//! Sums over a template's redemptions, piece by piece: a template may have more of them than one statement can add up
+//! while a client waits.
 
 use coupon::{RedemptionId, TemplateId};
 use sqlx::{FromRow, MySqlConnection};
@@ -19,7 +19,7 @@ pub struct Totals {
     pub redeemed: i64,
     /// What the template's coupons took off.
     pub discount: i64,
-    /// What was left to pay of the orders that redeemed a coupon of it, each order once.
+    /// What was left to pay of the orders that redeemed its coupons, each order once.
     pub revenue: i64,
 }
 

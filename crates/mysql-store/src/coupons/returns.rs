@@ -1,8 +1,8 @@
 //! Returns: coupons that lapse or are cancelled give back their units and numbers, once, in one transaction.
 //!
-//! The order of the statements is that of docs/model.md, "Holds": the coupons are locked in the order of their ids, then the
-//! stock row, and the movement's number is read under its lock. What counts is what the transaction locked, never what was
-//! read before. A returned coupon's number becomes its own id, beyond every limit, as a replacement's is.
+//! The order of the statements is that of docs/model.md, "Holds": the coupons are locked in the order of their ids,
+//! then the stock row, and the movement's number is read under its lock. Only rows that the transaction locked count,
+//! never earlier reads. A returned coupon's number becomes its own id, beyond every limit, as a replacement's is.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Why coupons come back.
+/// Why coupons are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// Their holds ended.
@@ -80,7 +80,7 @@ impl Cause {
 }
 
 impl Return<'_> {
-    /// Gives back those of `ids`, at most [`limit::RETURN_COUPONS_MAX`], that are what the cause demands and that belong to
+    /// Gives back those of `ids`, at most [`limit::RETURN_COUPONS_MAX`], that meet the cause's condition and belong to
     /// the template. The others stay as they are. Returns `None` if there was none: then nothing has changed.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Return<'_> {
         if filled.is_empty() {
             return Ok(Vec::new());
         }
-        // A coupon that somebody has locked is just being paid for or given up: it does not lapse.
+        // A coupon that another transaction has locked is being confirmed or cancelled: it does not lapse now.
         let lock = if self.cause == Cause::Lapse { "for update skip locked" } else { "for update" };
         let tail =
             format!(") and template_id = ? and {} order by id {lock}", self.cause.condition());
@@ -239,7 +239,7 @@ pub async fn lift(
     Ok(Some(recorded.seq))
 }
 
-/// How often a user let holds of the template lapse, and the last movement that this contains.
+/// Returns how often a user let holds of the template lapse, and the last movement counted.
 ///
 /// # Errors
 /// The statement fails.
@@ -264,7 +264,7 @@ pub struct CountedLapses {
     #[sqlx(rename = "user_id", try_from = "i64")]
     pub user: UserId,
     pub count: i64,
-    /// The last movement that this contains.
+    /// The last movement counted.
     pub seq: i64,
 }
 
@@ -292,8 +292,8 @@ pub async fn lapses_after(
     .map_err(StoreError::query("read lapses"))
 }
 
-/// Changes total and stock, and numbers the movement under the lock of the stock row. Landings of the template wait for this
-/// lock, so both statements go in one round trip; they have nothing but numbers in them.
+/// Changes total and stock, and numbers the movement under the lock of the stock row. Landings of the template wait for
+/// this lock, so both statements go in one round trip, as text: they contain only numbers.
 async fn next_movement(
     transaction: &mut MySqlConnection,
     template: TemplateId,
@@ -315,8 +315,8 @@ async fn next_movement(
     Ok(Recorded { seq: column("movement")? + 1, total: column("total")?, stock: column("stock")? })
 }
 
-/// Counts the users' lapses, by one statement under the lock of the stock row: its rows are padded to one of a few counts
-/// with a user who lets none lapse.
+/// Counts the users' lapses, by one statement under the lock of the stock row: its rows are padded to a power of two
+/// with rows that add 0.
 async fn count_lapses(
     transaction: &mut MySqlConnection,
     template: TemplateId,

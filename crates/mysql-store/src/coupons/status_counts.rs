@@ -1,5 +1,5 @@
-//! Counts a template's coupons by status, piece by piece. No index has the status of a template's coupons: one would
-//! cost every landing, use and flip a write, for reports that are read a few times a day.
+//! Counts a template's coupons by status, piece by piece. No index of a template's coupons has both status and
+//! deadline: one would cost every landing, use and flip a write, for reports that are read a few times a day.
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponStatus, TemplateId};

@@ -15,7 +15,8 @@ pub struct UserCoupon {
     pub template_id: TemplateId,
     #[sqlx(try_from = "i64")]
     pub user_id: UserId,
-    /// The user's number for it; the coupon's own id if the template has no limit.
+    /// The user's number for it; the coupon's own id if the template has no limit, or if it was
+    /// returned or is a replacement.
     pub claim_no: i64,
     /// The claim that created it.
     #[sqlx(try_from = "i64")]
@@ -41,7 +42,7 @@ pub struct UserCoupon {
     pub order_ref: Option<String>,
     /// W3C traceparent of its claim.
     pub trace_parent: Option<String>,
-    /// The number it was issued with, if its unit was given back. Its `claim_no` is its own id since.
+    /// The number it was issued with, if it was returned. Since then its `claim_no` is its own id.
     pub issued_no: Option<i64>,
 }
 
@@ -60,11 +61,11 @@ pub enum Use {
     Expired(UserCoupon),
     /// Its validity has not begun.
     NotYetValid(UserCoupon),
-    /// The shop revoked it.
+    /// It was cancelled.
     Cancelled(UserCoupon),
-    /// It is held: nobody has confirmed it yet.
+    /// It is held, and not confirmed yet.
     Held(UserCoupon),
-    /// It was never confirmed in time.
+    /// It was not confirmed in time.
     Lapsed(UserCoupon),
     /// The user has no such coupon.
     NotFound,
@@ -79,13 +80,13 @@ pub enum Unuse {
     Replayed(UserCoupon),
     /// It is used for another order.
     UsedElsewhere(UserCoupon),
-    /// Its validity has ended: it stays as it is.
+    /// Its validity has ended: it does not change.
     Expired(UserCoupon),
-    /// The shop revoked it: it stays as it is.
+    /// It was cancelled: it does not change.
     Cancelled(UserCoupon),
-    /// It is held: nobody has confirmed it yet.
+    /// It is held, and not confirmed yet.
     Held(UserCoupon),
-    /// It was never confirmed in time.
+    /// It was not confirmed in time.
     Lapsed(UserCoupon),
     /// The user has no such coupon.
     NotFound,
@@ -154,8 +155,8 @@ async fn get_by_clock(
 
 /// Uses a coupon for an order. Idempotent for the same order.
 ///
-/// The validity must not have ended by the caller's clock nor by the server's. A refusal is based on a single read of
-/// the row. If that shows no reason to refuse any more, the use is tried again.
+/// The validity must not have ended by the caller's clock or the server's. A refusal is based on a single read of the
+/// row. If that shows no reason to refuse any more, the use is tried again.
 ///
 /// # Errors
 /// A statement fails. Whether the coupon was used is unknown; the same call may be repeated.
@@ -210,8 +211,8 @@ async fn try_use(
     Ok(used.rows_affected() == 1)
 }
 
-/// Returns why a coupon in this state cannot be used for this order, or `None` if it can. Both times are now, by the
-/// caller's clock and by the server's.
+/// Returns why a coupon in this state cannot be used for this order, or `None` if it can. `now` is by the caller's
+/// clock, `server_now` by the server's.
 pub fn refused_use(
     coupon: UserCoupon,
     order_ref: &str,

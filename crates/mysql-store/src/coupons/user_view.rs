@@ -29,7 +29,7 @@ pub struct ListPosition {
     pub id: CouponId,
 }
 
-/// A list of coupons that ended because their time was over.
+/// A list of coupons that a deadline ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overdue {
     /// Coupons whose validity ended unused.
@@ -260,7 +260,7 @@ impl Walk {
     }
 }
 
-/// Removes coupons that left the list so long ago that nothing can bring them back.
+/// Removes coupons that left the list so long ago that no replayed change can restore them.
 fn wanted(mut rows: Vec<UserCoupon>, changed_since: DateTime<Utc>) -> Vec<UserCoupon> {
     rows.retain(|row| row.status == CouponStatus::Unused || row.changed_at >= changed_since);
     rows

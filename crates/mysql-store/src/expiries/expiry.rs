@@ -1,4 +1,4 @@
-//! The deadline index: due coupons, and the flip of the unused ones to `expired`. Held ones come back by
+//! The deadline index: due coupons, and the flip of the unused ones to `expired`. Held ones lapse by
 //! [`returns`](crate::returns).
 //!
 //! `ix_deadline (expiry_shard, status, valid_until, id)` is the durable timer. Coupons that ended leave its `unused` and
@@ -158,7 +158,7 @@ pub async fn returned_stock(
 /// Flips those of `ids` that are unused and due by both clocks to `expired`, and returns how many. A coupon used or
 /// flipped meanwhile stays as it is.
 ///
-/// Each [`FLIP_MAX`] of them form one statement and a transaction of its own, so a caller that is stopped between two
+/// Each [`FLIP_MAX`] of them are one statement and one transaction, so a caller that is stopped between two
 /// statements holds no lock for which a use would wait.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Deadlines, and the leases of those who keep them.
+//! Deadlines of coupons, and the leases of worker numbers.
 
 pub mod expiring;
 pub mod expiry;

@@ -158,7 +158,7 @@ pub async fn get(
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// Entries of the index that one page passes over: few enough for one statement, also if the filter lets none pass.
+/// Most index entries that one page reads: few enough for one statement, even if the filter passes none.
 pub const SCANNED_MAX: u32 = 10_000;
 
 /// A part of the record.

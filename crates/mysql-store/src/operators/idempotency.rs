@@ -90,7 +90,7 @@ async fn known(
     transaction: &mut MySqlConnection,
     request: Request<'_>,
 ) -> Result<Begun, StoreError> {
-    // Not a locking read: all who waited for the insert share the row's lock by now, and would block each other.
+    // Not a locking read: all calls that waited for the insert share the row's lock by now, and would block each other.
     let row: Option<Known> = sqlx::query_as(
         "select digest, status, head, body, audit_id from idempotent_request \
          where merchant_id = ? and route = ? and request_key = ?",

@@ -12,7 +12,7 @@ use sqlx::{FromRow, MySqlConnection};
 
 use crate::{StoreError, code::Code, datetime::datetime, operators::merchant};
 
-/// SHA-256 of what was asked for, and of who did.
+/// SHA-256 of the request and its sender.
 pub type Digest = [u8; 32];
 
 /// Jobs looked at by one search for a turn: more than the workers that may be ahead of this one.
@@ -46,9 +46,9 @@ pub struct Job {
     pub state: JobState,
     /// The last row of this round that was tried.
     pub after_row: u32,
-    /// Code of what its rows are kept from; `None` if they are being granted.
+    /// Code of what its rows wait for; `None` if they are being granted.
     pub waits_for: Option<String>,
-    /// How long it has waited with its end, in seconds; `None` if it has not.
+    /// Seconds since its end was first put off; `None` if it never was.
     pub ending_for: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub ended_at: Option<DateTime<Utc>>,
@@ -171,8 +171,8 @@ pub async fn open(
     Ok(ids.into_iter().map(JobId).collect())
 }
 
-/// Takes a job for one turn: of the merchant who has waited longest, the job that has. No other worker takes it for
-/// `time`, by the server's clock. `None`: none may have a turn now.
+/// Takes a job for one turn: the longest waiting one of the longest waiting merchant. No other worker takes it for
+/// `time`, by the server's clock. `None`: no job is due.
 ///
 /// # Errors
 /// A statement fails.
@@ -219,7 +219,7 @@ pub async fn take(
 /// Rows that were begun and may still land. A cancelled job waits for them, and then finds what landed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnderWay<'a> {
-    /// Code that the job waits for meanwhile: its sign that there are such rows.
+    /// The job's `waits_for` meanwhile, which marks that there are such rows.
     pub code: &'a str,
     /// After this time each has landed or never will.
     pub lands_within: Duration,
@@ -230,7 +230,7 @@ pub struct UnderWay<'a> {
 pub struct TurnEnd<'a> {
     /// The next turn begins behind this row.
     pub after_row: u32,
-    /// Code of what rows are kept from.
+    /// Code of what rows wait for.
     pub waits_for: Option<&'a str>,
     /// The next turn begins no earlier.
     pub pause: Duration,
@@ -270,7 +270,7 @@ pub async fn end_turn(
     Ok(done.rows_affected() == 1)
 }
 
-/// Gives up the leases of `owner`, which stops or failed in the middle of a turn: rows of it may be under way.
+/// Releases the leases of `owner`, which stops or failed during a turn: its rows may be under way.
 ///
 /// # Errors
 /// The statement fails. The leases then expire by themselves.
@@ -296,8 +296,8 @@ pub async fn release(
     Ok(())
 }
 
-/// Puts off the end of a job, whose rows all have their outcome or are being cancelled, by `pause`. What is asked again
-/// then is for the caller to say. If the lease is not `owner`'s any more, nothing happens.
+/// Puts off by `pause` the end of a job whose rows all have their outcome or are being cancelled. The caller decides
+/// what to try again then. Does nothing if the lease is not `owner`'s any more.
 ///
 /// # Errors
 /// The statement fails.
@@ -334,7 +334,7 @@ pub async fn end(
 ) -> Result<bool, StoreError> {
     let state =
         if job.state == JobState::Cancelling { JobState::Cancelled } else { JobState::Finished };
-    // Of a job that is cancelled at this moment every row has its outcome: it has finished.
+    // A job cancelled at this moment has all its outcomes already: it has finished.
     let done = sqlx::query(
         "update job set state = ?, owner = null, owned_until = null, waits_for = null, ended_at = ? \
          where id = ? and owner = ?",
@@ -349,7 +349,7 @@ pub async fn end(
     Ok(done.rows_affected() == 1)
 }
 
-/// Asks for a running job to be cancelled; it ends once what is under way has landed or never will. Returns whether that
+/// Marks a running job as cancelling; it ends once each row under way has landed or never will. Returns whether that
 /// changed anything.
 ///
 /// # Errors

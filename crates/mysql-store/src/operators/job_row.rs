@@ -1,4 +1,4 @@
-//! `job_row`: the users of a job, and what became of each.
+//! `job_row`: the users of a job, each with its outcome.
 
 use coupon::{ClaimId, ClaimState, JobId, RowOutcome, TemplateId, UserId};
 use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
@@ -10,7 +10,7 @@ use crate::{StoreError, code::Code, rows};
 pub struct NewRow {
     pub user: Option<UserId>,
     pub given: Option<String>,
-    /// [`RowOutcome::Pending`], or what is known at once.
+    /// [`RowOutcome::Pending`], or an outcome known at once.
     pub outcome: RowOutcome,
 }
 
@@ -21,7 +21,7 @@ pub struct JobRow {
     pub row_no: u32,
     /// `None` if the row is no user id.
     pub user_id: Option<i64>,
-    /// What the row is instead of a user id.
+    /// The row's text if it is no user id.
     pub given: Option<String>,
     #[sqlx(try_from = "Code")]
     pub outcome: RowOutcome,
@@ -102,7 +102,7 @@ pub async fn page(
         .map_err(StoreError::query("read a job's rows"))
 }
 
-/// Writes what became of pending rows. Rows that have an outcome keep it.
+/// Writes the outcomes of pending rows. Rows that have an outcome keep it.
 ///
 /// # Errors
 /// A statement fails.

@@ -1,5 +1,5 @@
 //! Merchants' quotas. Hourly quotas are counted in `merchant_quota`. Limits on existing objects are checked by counting
-//! the objects behind the lock of the merchant's row (`merchant::lock`).
+//! the objects under the lock of the merchant's row (`merchant::lock`).
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use coupon::{MerchantId, TemplateState};

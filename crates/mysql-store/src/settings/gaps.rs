@@ -45,7 +45,8 @@ pub async fn binlog_gaps(
     Ok(BinlogGaps { only, without, is_silent_replica })
 }
 
-/// Returns whether the server replicates another one. Without the privilege to see that, a MariaDB counts while it runs.
+/// Returns whether the server replicates another one. Without the privilege to see that, a MariaDB counts as one while
+/// replication runs.
 async fn is_replica(connection: &mut MySqlConnection, flavor: Flavor) -> Result<bool, StoreError> {
     let failed = || StoreError::query("read whether the server is a replica");
     let status = match flavor {

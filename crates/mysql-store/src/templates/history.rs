@@ -1,6 +1,6 @@
-//! What became of a template: its movements, claims and coupons, in chunks. Each chunk begins behind a position in an
-//! order that never changes, so a reader that goes on meets each row that was there at its start once. A coupon that is
-//! returned meanwhile moves behind its user's others, so it may be met twice.
+//! A template's movements, claims and coupons, in chunks. Each chunk begins behind a position in an order that never
+//! changes, so a reader gets each row that existed at its start once. A coupon that is returned meanwhile moves behind
+//! its user's others, so it may be read twice.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, TemplateId, UserId};
@@ -38,7 +38,7 @@ pub struct ClaimLine {
     pub user_id: UserId,
     /// The key of the request, in bytes.
     pub request_id: Vec<u8>,
-    /// Number of coupons, of a rejected claim those that it asked for; 0 for a fence.
+    /// Number of coupons, requested ones for a rejected claim; 0 for a fence.
     pub quantity: i32,
     #[sqlx(try_from = "Code")]
     pub state: ClaimState,
@@ -55,7 +55,8 @@ pub struct CouponLine {
     pub id: CouponId,
     #[sqlx(try_from = "i64")]
     pub user_id: UserId,
-    /// The user's number for it; the coupon's own id if the template has no limit, or if it was returned.
+    /// The user's number for it; the coupon's own id if the template has no limit, or if it was returned
+    /// or is a replacement.
     pub claim_no: i64,
     /// The number that it had before its return. `None`: it was not returned.
     pub issued_no: Option<i64>,

@@ -1,4 +1,4 @@
-//! The ledger of a template's stock: landed claims take, movements give and take; the newest first.
+//! The ledger of a template's stock, the newest entry first: landed claims take stock, movements add or take it.
 //!
 //! It has no table of its own. Movements are read in the order of `seq`, claims in that of their ids, which is that of time
 //! (`uq_claim_id`): no index has a template's claims in the order of time, since it would cost every landing a write. So a
@@ -87,15 +87,15 @@ struct MovementRow {
     created_at: DateTime<Utc>,
 }
 
-/// The next rows of one table, newest first, and the position down to which they are all.
+/// The next rows of one table, newest first, and the position down to which they are complete.
 struct Read<T> {
     rows: Vec<T>,
     /// `None`: to the end.
     down_to: Option<i64>,
 }
 
-/// Returns the entries behind a position, at most `limit`, newest first. If there may be more, the last one is a
-/// [`Entry::Gap`].
+/// Returns the entries behind a position, at most `limit`, newest first. If there may be more, the last one is
+/// an [`Entry::Gap`].
 ///
 /// # Errors
 /// A statement fails.
@@ -237,8 +237,8 @@ async fn claims(
     Ok(Read { rows, down_to })
 }
 
-/// Returns the ids between which those of a template's claims are: not before it was created, and not after its window
-/// ended, or was changed.
+/// Returns bounds for the ids of a template's claims: its creation, and the later of its window's end and its last
+/// change, both with [`CLOCK_SKEW_MAX`].
 async fn possible_ids(
     connection: &mut MySqlConnection,
     template: TemplateId,

@@ -24,7 +24,7 @@ pub struct KindTotal {
 pub struct Totals {
     /// One of each kind that occurs, in the order of their codes.
     pub kinds: Vec<KindTotal>,
-    /// Coupons of all landed claims, whatever became of them.
+    /// Coupons of all landed claims, in any status.
     pub claimed: i64,
     pub stock: i64,
 }
@@ -58,8 +58,8 @@ pub async fn totals(
     Ok(Some(Totals { kinds, claimed: moved - stock, stock }))
 }
 
-/// Counts a template's held coupons, over or not. `None`: it has more than [`COUNTED_MAX`] coupons, too many to count at
-/// each look.
+/// Counts a template's held coupons, those whose hold is over included. `None`: it has more than [`COUNTED_MAX`]
+/// coupons, too many to count each time.
 ///
 /// # Errors
 /// The statement fails.

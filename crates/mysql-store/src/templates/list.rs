@@ -100,7 +100,7 @@ pub async fn accounts(
     connection: &mut MySqlConnection,
     templates: &[TemplateId],
 ) -> Result<HashMap<TemplateId, Account>, StoreError> {
-    // The server keeps every prepared statement.
+    // Padded, because the server keeps every prepared statement.
     let ids = rows::filled(templates);
     if ids.is_empty() {
         return Ok(HashMap::new());

@@ -1,4 +1,4 @@
-//! Templates, their stock, their edits, and what became of them.
+//! Templates, their stock, their edits and their history.
 
 pub mod history;
 pub mod ledger;

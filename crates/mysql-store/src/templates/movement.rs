@@ -12,7 +12,7 @@ use crate::{
     datetime::datetime,
 };
 
-/// What a movement is.
+/// Kind of a movement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// An operator changed the total.
@@ -115,7 +115,7 @@ impl<'a> New<'a> {
 /// Movements of one read: some hundred kilobytes.
 const MOVEMENTS_MAX: usize = 256;
 
-/// Reads all movements of a template behind one, page by page.
+/// Reads all movements of a template after a given one, page by page.
 #[derive(Debug)]
 pub struct MovementPages {
     template: TemplateId,
@@ -130,7 +130,7 @@ impl MovementPages {
         Self { template, after: seq, is_over: false }
     }
 
-    /// Returns the next movements in their order, or `None` after the last ones that there were.
+    /// Returns the next movements in their order, or `None` after the last ones.
     ///
     /// # Errors
     /// The statement fails.

@@ -1,8 +1,8 @@
 //! The queue of a template's accepted claims, as the stock row has it: its epoch, and whether it is closed.
 //!
-//! A row has two epochs. `epoch` guards direct landings and rises first when a gate is lost. `queued_epoch` guards queued
-//! landings and follows when everything that the old gate accepted has its answer, so until then this lands under its own
-//! numbers.
+//! A row has two epochs. `epoch` guards direct landings and rises first when a gate is lost. `queued_epoch` guards
+//! queued landings and follows once every claim that the old gate accepted has its answer. Until then those claims
+//! still land.
 
 use std::collections::HashMap;
 
@@ -51,8 +51,8 @@ pub async fn queue_facts(
     .map_err(StoreError::query("read the state of a queue"))
 }
 
-/// Returns the epoch and the epoch of queued claims of those of these templates that there are. They need no code that a
-/// newer version may have written, so one row keeps no other from being read.
+/// Returns the epoch and the queued epoch of each of these templates that exists. Reads no code that a newer version
+/// may have written, so no row keeps the others from being read.
 ///
 /// # Errors
 /// A statement fails.
@@ -155,7 +155,7 @@ pub async fn close_queue(
 }
 
 /// Returns whether another template than this one may have queued claims: it was ever queued, its queue is not closed,
-/// and it is no draft, which nobody can claim.
+/// and it is no draft, which cannot be claimed.
 ///
 /// # Errors
 /// The statement fails.
@@ -178,7 +178,7 @@ pub async fn is_other_open(
 }
 
 /// Returns templates that were ever queued, and are ended or whose window is over at `now`, but whose queue is not
-/// closed: at most [`UNCLOSED_MAX`], by id. Drafts are left out, since nobody claims them.
+/// closed: at most [`UNCLOSED_MAX`], by id. Drafts are left out, since they cannot be claimed.
 ///
 /// # Errors
 /// The statement fails.

@@ -19,7 +19,7 @@ use crate::{StoreError, code::Code, connect};
 pub struct Stock {
     /// Sum of all movements.
     pub total: i64,
-    /// Total minus landed coupons.
+    /// Total minus landed coupons that were not returned.
     pub stock: i64,
     /// Guards direct landings.
     #[sqlx(try_from = "i64")]
@@ -102,8 +102,8 @@ pub(crate) async fn create(
 }
 
 /// Opens the stock row of a template that becomes published, or closes that of one that is paused or ended. Claims that
-/// were accepted before still land, unless they are to be rejected; of a template that was never queued, or whose queue
-/// is closed, there are none.
+/// were accepted before still land, unless they are to be rejected; a template that was never queued, or whose queue is
+/// closed, has none.
 ///
 /// # Errors
 /// The statement fails.
@@ -179,7 +179,7 @@ pub async fn next_epoch(
 /// Changes a template's total and stock, and records the movement, once per key.
 ///
 /// The stock row's lock serializes the movements of a template. A cut takes at most what is left. Admissions that have
-/// not landed do not count as taken; if a cut takes their stock, they land short.
+/// not landed do not count as taken; if a cut takes their stock, their landings find too little.
 ///
 /// # Errors
 /// A statement fails. Whether the movement was recorded is unknown; a repeated call with the same key finds out.

@@ -1,8 +1,8 @@
 //! The numbers that users hold of a template, for a gate's rebuild: `uq_number` from its beginning to its end, in pages
-//! of as many entries, whatever they say. A page that counted only some of them could read millions for one row.
+//! with a fixed number of entries of any kind. A page that counted only some kinds could read millions for one row.
 //!
 //! A claim takes numbers within the limit. A returned coupon, and a replacement, has its own id as its number, beyond
-//! every limit: its user may hold nothing any more, and still has keys with answers.
+//! every limit: its user may have no coupon left, and still has keys with answers.
 
 use coupon::{TemplateId, UserId, limit};
 use sqlx::MySqlConnection;

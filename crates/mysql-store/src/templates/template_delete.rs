@@ -10,7 +10,7 @@ use crate::StoreError;
 /// and deletes nothing, if it is not of that version any more or is no draft.
 ///
 /// # Errors
-/// A statement fails. Whether it was deleted is unknown; whether it is there shows it.
+/// A statement fails. Whether it was deleted is unknown; a read shows it.
 pub async fn delete(
     connection: &mut MySqlConnection,
     draft: &Template,
@@ -24,8 +24,8 @@ pub async fn delete(
     Ok(false)
 }
 
-/// Locks rows in the order of an edit: move, template, stock. A movement that is being made holds the stock's row, and
-/// is deleted after it; one that waits for the row finds no template.
+/// Locks rows in the order of an edit: move, template, stock. A movement in progress locks the stock row, and is
+/// deleted once it ends; one that waits for the row finds no template.
 async fn try_delete(
     transaction: &mut MySqlConnection,
     draft: &Template,

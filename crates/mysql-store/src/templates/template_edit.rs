@@ -93,7 +93,7 @@ async fn move_guard(
 ) -> Result<(), StoreError> {
     let published = template.state == TemplateState::Published;
     let reopened = if published { Open::All } else { Open::Nothing };
-    // `open` first, because it depends on what `queue_closed` was.
+    // `open` first, because it depends on the old `queue_closed`.
     sqlx::query(
         "update template_stock set terms = greatest(terms, ?), epoch = epoch + ?, \
          ever_queued = greatest(ever_queued, ?), \
@@ -119,7 +119,7 @@ async fn supersede(
     template: TemplateId,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    // By the index by which the mover takes it, so that both lock in one order.
+    // By the mover's index, so that both lock in the same order.
     let done = sqlx::query(
         "update validity_move force index (ix_state) set state = ?, ended_at = ? \
          where template_id = ? and state = ?",
@@ -159,8 +159,7 @@ async fn write(
     Ok(done.rows_affected() == 1)
 }
 
-/// The stock row is locked by now, so the number of issued coupons in it is exactly that of the coupons with the old
-/// validity.
+/// The stock row is locked by now, so `total - stock` is exactly the number of coupons issued before and not returned.
 async fn begin_move(
     transaction: &mut MySqlConnection,
     template: TemplateId,

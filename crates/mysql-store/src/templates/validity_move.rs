@@ -2,9 +2,9 @@
 //!
 //! A chunk is one transaction. It locks the move's row, reads the next coupons in the order of `uq_number`, moves those
 //! that can still be used, and records the progress in the row. So a move can stop at any moment and any process can
-//! continue it, each coupon is moved once, and a later change waits for one chunk at most. Used and ended coupons stay
-//! as they are, and so do held ones, and coupons that already have the new validity because they were claimed or
-//! confirmed after the change.
+//! continue it, each coupon is moved once, and a later change waits for one chunk at most. Used, ended and held coupons
+//! do not change, nor do coupons that already have the new validity because they were claimed or confirmed after the
+//! change.
 //!
 //! The moves take turns, a chunk each: coupons of one template must not expire by their old deadline because another
 //! template has millions of them.
@@ -27,7 +27,7 @@ use crate::{
 /// Coupons in one chunk: as many as in a flip, for the same reasons.
 pub const CHUNK: usize = FLIP_MAX;
 
-/// Moves that one step tries to lock. Each of the others is being worked on by another worker, and there are few.
+/// Most moves that one step tries to lock. Other workers lock one each, and there are few workers.
 const CANDIDATES_MAX: u32 = 16;
 
 /// A move and its progress.
@@ -42,7 +42,7 @@ pub struct ValidityMove {
     pub validity: Validity,
     #[sqlx(try_from = "Code")]
     pub state: MoveState,
-    /// Number of coupons issued before the change.
+    /// Number of coupons issued before the change and not returned.
     pub total: i64,
     /// Number of coupons processed, including those claimed after the change.
     pub looked_at: i64,
@@ -108,9 +108,8 @@ pub async fn under_way(connection: &mut MySqlConnection) -> Result<i64, StoreErr
         .map_err(StoreError::query("count the moves under way"))
 }
 
-/// Moves the next chunk of a move that is under way and that no other process is working on: that of the next template
-/// after `last`, which becomes this one. Returns `None` if there is none. Awaits `reach` before the commit, where a test
-/// can end the process.
+/// Moves the next chunk of a move under way that no other process works on: of the next template after `last`, which is
+/// updated. Returns `None` if there is none. Awaits `reach` before the commit, where a test can end the process.
 ///
 /// # Errors
 /// A statement or `reach` fails. After a conflict the chunk is unchanged. After a lost connection it is moved or not,
@@ -178,12 +177,12 @@ async fn try_step(
     Ok(Some(Step { template_id, looked_at: chunk.len(), moved, finished }))
 }
 
-/// Locks the first move after `last` that no other process has locked, and begins again after the last one.
+/// Locks the first move after `last` that no other process has locked; behind the last template it starts over.
 async fn take_next(
     transaction: &mut MySqlConnection,
     last: Option<TemplateId>,
 ) -> Result<Option<ValidityMove>, StoreError> {
-    // Read unlocked: a locking read would lock those that are only passed over.
+    // A plain read: a locking one would also lock moves that are only passed over.
     let candidates: Vec<(i64, i64)> = sqlx::query_as(
         "select template_id, version from validity_move where state = ? \
          order by template_id <= ?, template_id limit ?",
@@ -235,7 +234,7 @@ async fn chunk(
         user,
         number,
         id: CouponId(id),
-        // A status that this version does not know is another one.
+        // A status that this version does not know is not unused.
         unused: CouponStatus::try_from(status) == Ok(CouponStatus::Unused),
     };
     let mut chunk: Vec<_> = rows.into_iter().map(coupon).collect();

@@ -1,4 +1,4 @@
-//! Accounts of templates: what the stock row, the movements, the claims and the coupons say.
+//! Accounts of templates: their stock rows, movements, claims and coupons.
 
 use coupon::{ClaimState, Epoch, TemplateId};
 use sqlx::{MySqlConnection, Row};
@@ -23,9 +23,9 @@ pub struct Balance {
     /// Sum of the quantities of landed claims.
     pub landed: i64,
     /// Number of coupons, returned or not, without replacements: a replacement takes no stock, because the unit of the
-    /// coupon that it replaces is gone.
+    /// coupon that it replaces stays taken.
     pub coupons: i64,
-    /// Number of coupons whose units were given back, replacements too.
+    /// Number of returned coupons, replacements included.
     pub returned: i64,
     /// Limit per user; 0 if there is none.
     pub limit: u32,

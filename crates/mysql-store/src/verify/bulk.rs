@@ -36,8 +36,8 @@ pub async fn insert_bulk_of(
     insert(connection, (template, first_id), CouponStatus::Unused, (now, valid_until)).await
 }
 
-/// Like [`insert_bulk_of`], with coupons that are held from a minute before `held_until` on, each of a claim of its own, and
-/// taken from the stock. For a draft of the platform's own merchant, whose gate nobody has loaded.
+/// Like [`insert_bulk_of`], with coupons that are held from a minute before `held_until` on, each of a claim of its
+/// own, and taken from the stock. For a draft of the platform's own merchant, whose gate is not loaded.
 ///
 /// # Errors
 /// A statement fails.

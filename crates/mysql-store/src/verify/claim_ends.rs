@@ -17,11 +17,11 @@ pub struct ClaimEnd {
     pub state: ClaimState,
     /// Only of a rejected claim.
     pub reason: Option<RejectReason>,
-    /// Number of coupons, of a rejected claim those that it asked for; 0 for a fence.
+    /// Number of coupons, requested ones for a rejected claim; 0 for a fence.
     pub quantity: u32,
     /// When the gate admitted it, if the row says so.
     pub admitted_at: Option<DateTime<Utc>>,
-    /// Stock that the gate had left behind it, if the row says so.
+    /// Stock left at the gate after this admission, if the row says so.
     pub left_after: Option<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! Finds what only a support desk may do, done by somebody else: coupons that were revoked or replaced.
+//! Finds coupons that were revoked or replaced otherwise than by the support desk.
 
 use coupon::{CouponId, CouponStatus};
 use sqlx::{MySqlConnection, Row};
@@ -6,10 +6,10 @@ use sqlx::{MySqlConnection, Row};
 use super::{EXAMPLES, ends::extended_to, read_all};
 use crate::StoreError;
 
-/// Returns replacements that do not stand in the place of a cancelled coupon: the cancelled one is missing or has another
-/// status, or template, user, claim or time of claim differ, or the number is not the replacement's own id, or the audit
-/// record does not name the replacement. Where issued coupons never had to follow a change of validity, its validity is
-/// also that of the cancelled one, but that it ends when its last extension says.
+/// Returns replacements that do not stand in the place of a cancelled coupon: the cancelled one is missing or has
+/// another status, or template, user, claim or time of claim differ, or the number is not the replacement's own id, or
+/// the audit record does not name the replacement. Where issued coupons never had to follow a change of validity, its
+/// validity must also be that of the cancelled one, except that its last extension sets its end.
 ///
 /// # Errors
 /// The statement fails.
@@ -42,8 +42,8 @@ pub async fn odd_replacements(
     read_all("look for odd replacements", rows, |row| Ok(CouponId(row.try_get(0)?)))
 }
 
-/// Returns cancelled coupons of which the audit record does not say who revoked or replaced them. A cancellation and its
-/// line are one transaction. Of those that gave their units back, a movement says it.
+/// Returns cancelled coupons without the line of the audit record that a revocation or replacement writes in its
+/// transaction. Returned coupons are left out: a movement names who cancelled them.
 ///
 /// # Errors
 /// The statement fails.

@@ -7,7 +7,8 @@ use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 use super::{EXAMPLES, read_all};
 use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::datetime};
 
-/// How often operators extended a coupon's validity: each time is a line of the audit record, in one transaction.
+/// How often operators extended a coupon's validity: each extension writes a line of the audit record in its
+/// transaction.
 const EXTENSIONS: &str = "(select count(*) from audit_entry entry where entry.merchant_id = coupon.merchant_id \
      and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend')";
 
@@ -71,8 +72,8 @@ pub async fn bad_ends(
 /// Returns coupons with a wrong validity, of templates whose issued coupons ever had to follow a change: coupons that
 /// were not moved and differ from their claim; that were moved and match no change; or that can still be used at `now`
 /// and differ from the last change although its move is finished. A coupon that an order gave back keeps the validity
-/// under which it was used. A coupon that operators extended ends when one of the extensions or changes says. Replacements
-/// have a validity of their own, and coupons that were held have theirs from the confirmation: they are not looked at.
+/// under which it was used. An extended coupon must end as one of its extensions or changes says. Replacements have a
+/// validity of their own, and coupons that were held have theirs from the confirmation: they are not checked.
 ///
 /// # Errors
 /// The statement fails.
@@ -132,8 +133,8 @@ pub async fn bad_validities(
 const RETURNS_RECORDED_SINCE: i64 = 20_261_123_000_001;
 
 /// Returns coupons whose row says that an order gave them back, although the audit record has no such return by that
-/// order. A return and its line are one transaction, so somebody else changed the row. Coupons that were claimed before
-/// returns were recorded are not looked at.
+/// order. A return and its line are one transaction, so the row was changed otherwise. Coupons that were claimed before
+/// returns were recorded are not checked.
 ///
 /// # Errors
 /// The statement fails.

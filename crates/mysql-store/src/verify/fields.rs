@@ -12,7 +12,7 @@ pub struct Terms {
     pub template: Template,
     /// Whether direct claims land.
     pub open: bool,
-    /// Whether the queue is closed, so that nothing need land.
+    /// Whether the queue is closed, so that no queued claim is left to land.
     pub queue_closed: bool,
     /// The template's version at the last change of its validity.
     pub terms: i64,
@@ -30,8 +30,9 @@ pub struct OddCoupon {
     /// Its time of claim is not its claim's.
     #[sqlx(rename = "claimed")]
     pub claimed_at: bool,
-    /// It does not begin with its claim's validity, or ends neither with it nor when its last extension says, although
-    /// issued coupons never had to follow a change of validity, it replaces none and was never held.
+    /// It does not begin with its claim's validity, or does not end with it or, if extended, as its last extension
+    /// says. Checked only if issued coupons never had to follow a change of validity, it replaces none and was never
+    /// held.
     pub validity: bool,
 }
 

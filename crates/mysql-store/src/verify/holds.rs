@@ -1,4 +1,4 @@
-//! Finds holds that did not end once and lawfully, and payments that did not confirm what they say.
+//! Finds holds that did not end once in an allowed way, and payments that did not confirm what they say.
 //!
 //! Coupons come first in every join: they have no index by claim, so from any other table each row would read all of them.
 
@@ -16,8 +16,8 @@ const IS_CONFIRMED: &str =
 const PAYMENTS: &str = "(select count(*) from coupon_payment payment force index (ix_claim) where payment.claim_id = coupon.claim_id \
      and payment.merchant_id = coupon.merchant_id and find_in_set(coupon.id, payment.coupons) > 0)";
 
-/// Returns coupons that gave back their units and are not as a return leaves them: lapsed or cancelled, with their own ids
-/// as numbers and a lawful number from before; and lapsed coupons that gave nothing back.
+/// Returns returned coupons that are not lapsed or cancelled, do not have their own ids as numbers, or had a number
+/// that was not allowed; and lapsed coupons that were not returned.
 ///
 /// # Errors
 /// The statement fails.
@@ -40,9 +40,10 @@ pub async fn odd_returns(connection: &mut MySqlConnection) -> Result<Vec<CouponI
     read_all("look for odd returns", rows, |row| Ok(CouponId(row.try_get(0)?)))
 }
 
-/// Returns coupons that are or were held although their claim was not, and coupons of held claims that did not take a lawful
-/// way: held, lapsed or cancelled ones whose deadline is not their claim's, ones that ended on the wrong side of it, and
-/// confirmed ones without exactly one payment or others with one. Replacements were never held and are not looked at.
+/// Returns coupons that are or were held although their claim was not, and coupons of held claims that did not end in
+/// an allowed way: held, lapsed or cancelled ones whose deadline is not their claim's, or that ended on the wrong side
+/// of it; confirmed ones without exactly one payment; others with one. Replacements were never held and are not
+/// checked.
 ///
 /// # Errors
 /// The statement fails.
@@ -62,9 +63,9 @@ pub async fn odd_holds(connection: &mut MySqlConnection) -> Result<Vec<CouponId>
     read_all("look for odd holds", rows, |row| Ok(CouponId(row.try_get(0)?)))
 }
 
-/// Returns confirmed coupons of held claims with another validity than at their confirmation: that of their claim, counted
-/// from the confirmation if it begins with it, or the template's present one, or the end that operators gave them.
-/// Templates whose validity may have changed twice are not looked at.
+/// Returns confirmed coupons whose validity is neither their claim's, counted from the confirmation if it is relative,
+/// nor the template's present one. Extended coupons are not checked, nor those of templates that were edited twice or
+/// whose issued coupons followed a change of validity.
 ///
 /// # Errors
 /// The statement fails.
@@ -99,8 +100,8 @@ pub async fn odd_confirmed_validities(
     })
 }
 
-/// Returns landed claims that are held although their template holds nothing, that are not although it does, or whose hold
-/// ends after the validity or not after the claim. The terms of a template's holds never change once it is published.
+/// Returns landed claims whose template has no hold although they have one, or the other way round, or whose hold ends
+/// after the validity or not after the claim. The terms of a template's holds never change once it is published.
 ///
 /// # Errors
 /// The statement fails.
@@ -117,7 +118,8 @@ pub async fn odd_held_claims(connection: &mut MySqlConnection) -> Result<Vec<Cla
     read_all("look for odd held claims", rows, |row| Ok(ClaimId(row.try_get(0)?)))
 }
 
-/// Returns payments by reference whose coupons are not all of their merchant's claim, or that came after the hold had ended.
+/// Returns the references of payments whose coupons are not all of their merchant's claim, or that came after the hold
+/// had ended.
 ///
 /// # Errors
 /// The statement fails.
@@ -141,8 +143,8 @@ pub async fn odd_payments(connection: &mut MySqlConnection) -> Result<Vec<String
     read_all("look for odd payments", rows, |row| row.try_get(0))
 }
 
-/// Returns coupons that have their own ids as numbers although their template has a limit, they replace none, and gave
-/// nothing back.
+/// Returns coupons that have their own ids as numbers although their template has a limit, they replace none, and were
+/// not returned.
 ///
 /// # Errors
 /// The statement fails.

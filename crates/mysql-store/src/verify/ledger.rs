@@ -1,4 +1,4 @@
-//! Reads the ledger of the stock, movement by movement, and what it must agree with: coupons that came back, and lapses.
+//! Reads the ledger of the stock, movement by movement, and what it must agree with: returned coupons, and lapses.
 
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ pub struct LedgerMovement {
     pub delta: i64,
     /// Change of the stock; `None`: as `delta`.
     pub delta_stock: Option<i64>,
-    /// The list of what users get back, unread.
+    /// The list of what users get back, not parsed.
     pub returned: Option<String>,
     #[sqlx(rename = "created_at")]
     pub at: DateTime<Utc>,
 }
 
-/// A coupon whose unit was given back.
+/// A returned coupon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct ReturnedCoupon {
     #[sqlx(try_from = "i64")]
@@ -39,7 +39,7 @@ pub struct ReturnedCoupon {
     pub issued_no: i64,
     #[sqlx(try_from = "Code")]
     pub status: CouponStatus,
-    /// When it came back.
+    /// When it was returned.
     pub changed_at: DateTime<Utc>,
 }
 
@@ -76,7 +76,7 @@ pub async fn ledger_movements_after(
     .map_err(StoreError::query("read a chunk of the ledger"))
 }
 
-/// Returns coupons that came back, with ids above `after`, at most `limit`, by id.
+/// Returns returned coupons with ids above `after`, at most `limit`, by id.
 ///
 /// # Errors
 /// The statement fails, or a row does not have the format of this version.
@@ -194,7 +194,7 @@ pub async fn sum_of_ledger(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<i64, StoreError> {
-    // A number in the text, and no parameter: only with a number does MariaDB look into the view by template.
+    // The id is in the text, not a parameter: only so does MariaDB read the view by template.
     let sql = format!(
         "select cast(coalesce(sum(quantity), 0) as signed) from stock_ledger where template_id = {}",
         template.0

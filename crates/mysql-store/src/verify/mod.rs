@@ -120,8 +120,8 @@ pub struct Holding {
     pub limit: i64,
 }
 
-/// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Coupons that gave their units
-/// back do not count, nor do replacements: each has the place of a cancelled coupon, which does. Both have their own ids as
+/// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Returned coupons do not
+/// count, nor do replacements: each is in the place of a cancelled coupon, which counts. Both have their own ids as
 /// numbers; [`odd_numbers`] finds others that do.
 ///
 /// # Errors
@@ -205,7 +205,7 @@ pub struct CouponCounts {
     pub cancelled: i64,
     /// Due or not.
     pub held: i64,
-    /// Written lapsed.
+    /// Recorded as lapsed.
     pub lapsed: i64,
     /// Unused or held, with a deadline that has passed.
     pub due: i64,

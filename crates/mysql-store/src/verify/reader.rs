@@ -117,7 +117,7 @@ async fn status(
     of: &str,
     pattern: &str,
 ) -> Result<i64, StoreError> {
-    // The one way that both servers have.
+    // The only statement that both servers support.
     let sql = format!("show {of} status like '{pattern}'");
     let rows: Vec<(String, String)> = sqlx::query_as(AssertSqlSafe(sql))
         .fetch_all(connection)

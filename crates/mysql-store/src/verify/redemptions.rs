@@ -1,4 +1,4 @@
-//! Finds coupons and redemptions that do not tell the same story, and orders whose money does not add up.
+//! Finds coupons and redemptions that disagree, and orders whose money does not add up.
 
 use coupon::{CouponId, CouponStatus, RedemptionId};
 use sqlx::{MySqlConnection, Row};
@@ -12,8 +12,8 @@ use crate::{
 /// Version of the migration with which redemptions were recorded.
 const RECORDED_SINCE: i64 = 20_261_124_000_001;
 
-/// Returns used coupons of which no redemption for their order stands. Coupons that were claimed before redemptions were
-/// recorded are not looked at.
+/// Returns used coupons without a standing redemption for their order. Coupons that were claimed before redemptions
+/// were recorded are not checked.
 ///
 /// # Errors
 /// The statement fails.

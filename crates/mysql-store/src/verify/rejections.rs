@@ -1,4 +1,4 @@
-//! Finds rejected claims that are not as a rejection leaves them, and stock rows whose epochs disagree.
+//! Finds inconsistent rejected claims, and stock rows whose epochs or queues are inconsistent.
 
 use coupon::{ClaimId, ClaimState, Open, RejectReason, TemplateId};
 use sqlx::{MySqlConnection, Row};
@@ -46,8 +46,8 @@ pub async fn odd_rejections(connection: &mut MySqlConnection) -> Result<Vec<Clai
     read_all("look for odd rejections", rows, |row| Ok(ClaimId(row.try_get(0)?)))
 }
 
-/// Returns templates whose queued epoch is above that of direct landings, whose claims are queued although nothing waits
-/// for their queue, or whose queue is closed although something may land.
+/// Returns templates whose queued epoch is above that of direct landings, whose mode queues claims although
+/// `ever_queued` is not set, or whose queue is closed although accepted claims may land.
 ///
 /// # Errors
 /// The statement fails.

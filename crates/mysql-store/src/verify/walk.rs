@@ -66,8 +66,8 @@ pub async fn coupon_counts_of_users(
     Ok(rows.into_iter().map(|(user, count)| (UserId(user), count.unsigned_abs())).collect())
 }
 
-/// Returns these users' numbers of a template with a limit, ascending. Replacements have numbers beyond every limit,
-/// which are left out.
+/// Returns these users' numbers of a template with a limit, ascending. Returned coupons and replacements have
+/// numbers beyond every limit, which are left out.
 ///
 /// # Errors
 /// The statement fails.

@@ -1,5 +1,5 @@
 //! `verify`: checks the invariants on a running platform and prints one line each. It changes
-//! nothing. Exit code 0: all hold; 1: one is broken, or could not be checked.
+//! nothing. Exit code 0: none is broken; 1: one is, or a source could not be read.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
@@ -41,7 +41,8 @@ async fn main() -> ExitCode {
         Ok(sources) => sources,
         Err(error) => return failed(&error),
     };
-    // The signals' handlers must be there before the first statement that a signal has to end.
+    // The signal handlers must be installed before the first statement, which a signal must be able
+    // to end.
     let looked = tokio::select! {
         biased;
         asked = asked_to_stop() => match asked {

@@ -18,12 +18,13 @@ use crate::{
 /// Reported if there is no history.
 const NEEDS_HISTORY: &str = "needs the clients' answers, --history FILE";
 
-/// I4: every 201 is in MySQL as promised, and MySQL has no claim that nobody requested.
+/// I4: every 201 is in MySQL as promised, and every claim there was requested.
 pub(crate) async fn are_true(
     sources: &Sources,
     history: Option<&History>,
 ) -> Result<Outcome, VerifyError> {
-    let mut findings = Findings::of("I4", "every 201 is in MySQL, and nothing nobody asked for is");
+    let mut findings =
+        Findings::of("I4", "every 201 is in MySQL, and every claim there was requested");
     let Some(history) = history else { return Ok(findings.skipped(NEEDS_HISTORY)) };
     let landed = Landed::read(sources, history).await?;
     let by_key = history.by_key();
@@ -34,7 +35,7 @@ pub(crate) async fn are_true(
             findings.add(offence);
         }
     }
-    // Operators ask for grants, and no user's history knows of them.
+    // Operators request grants; no user's history contains them.
     for (template, claim) in landed.all().filter(|(_, claim)| !claim.request_id.is_grant()) {
         let key = (template, claim.user, claim.request_id.as_str());
         findings.expect(by_key.contains_key(&key), || {

@@ -1,8 +1,8 @@
 //! I10: the topic holds every committed change.
 //!
 //! A change is one version of a coupon. Duplicates are allowed, and so is a snapshot: a row that it read covers all
-//! versions up to its own. Only a few numbers per coupon are kept of the topic; if there are too many coupons, several
-//! passes cover a part of them each.
+//! versions up to its own. Only a few numbers per coupon are kept in memory. Too many coupons are divided among
+//! several passes.
 
 use std::{
     collections::HashMap,
@@ -181,13 +181,13 @@ fn content(row: &UserCouponRow) -> u64 {
 }
 
 /// Whether `after` may follow `before`. A used coupon may only be given back by its order, which then cannot use it
-/// again; an expired or cancelled one stays as it is.
+/// again; an expired or cancelled one never changes.
 fn is_lawful(before: &UserCouponRow, after: &UserCouponRow) -> bool {
     let status = |row: &UserCouponRow| CouponStatus::from_code(row.status);
     let (Ok(was), Ok(is)) = (status(before), status(after)) else { return false };
     match (was, is) {
-        // It follows its template's validity, was extended, or its row remembers an order that was cancelled before its
-        // use.
+        // It follows its template's validity, was extended, or its row records an order that was cancelled before it
+        // used the coupon.
         (CouponStatus::Unused, CouponStatus::Unused) => true,
         _ if !was.may_become(is) => false,
         (CouponStatus::Unused, CouponStatus::Used) => {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How long a due coupon may stay unflipped on a platform at rest. A worker flips 30,000 per
-/// second, so this allows for the largest template to end within one second.
+/// second, so this allows for 1.8 million coupons that end in one second.
 const FLIP_MAX: TimeDelta = TimeDelta::seconds(60);
 
 /// I9: each coupon expires once and not before its deadline, none is missed, and none is used after

@@ -66,8 +66,8 @@ pub(crate) async fn not_loaded(
     Ok(missing(&kept(sources).await?, now))
 }
 
-/// Describes a gate that a keeper has not finished with: it is not loaded, or has not heard of its template's last change,
-/// which a keeper brings within a second.
+/// Describes a gate that a keeper has not finished: it is not loaded, or lacks its template's last change, which a
+/// keeper brings within a second.
 pub(crate) async fn unfinished(
     sources: &Sources,
     now: DateTime<Utc>,
@@ -76,7 +76,7 @@ pub(crate) async fn unfinished(
     Ok(missing(&kept, now).or_else(|| behind(&kept)))
 }
 
-/// A template whose gate a keeper looks after, and that gate if it is open.
+/// A template whose gate a keeper maintains, and that gate if it is open.
 type Kept = (Template, Option<Meta>);
 
 async fn kept(sources: &Sources) -> Result<Vec<Kept>, VerifyError> {
@@ -139,12 +139,12 @@ struct Gate<'a> {
     sources: &'a Sources,
     balance: &'a Balance,
     meta: &'a Meta,
-    /// Whether the gate must know how often users let holds lapse.
+    /// Whether the gate must know the users' lapses.
     bans: bool,
 }
 
 impl Gate<'_> {
-    /// Checks the gate step by step, holding at most the users of one step. Returns how many users it has.
+    /// Checks the gate in steps, with the users of one step in memory. Returns how many users it has.
     async fn check(&self, findings: &mut Findings) -> Result<usize, VerifyError> {
         let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
         let in_flight = gate.in_flight_count(template, epoch).await?;
@@ -243,8 +243,8 @@ impl Gate<'_> {
         }
     }
 
-    /// Finds users without an entry who hold coupons, or whose coupons all came back: their old keys would be admitted
-    /// again, or refused for good.
+    /// Finds users without an entry who have coupons, returned or not: their old keys would be admitted again, or
+    /// refused for good.
     async fn look_for_missing(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
         let mut connection = connect::acquire(&self.sources.pool).await?;

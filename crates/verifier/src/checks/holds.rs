@@ -1,6 +1,6 @@
-//! For I14: a hold ends once, and in a lawful way. It is confirmed by one payment before its deadline, or lapses after it, or is
-//! cancelled; and only what lapsed or was cancelled comes back. The topic shows each step of each coupon: I10 compares
-//! them with [`coupon::CouponStatus::TRANSITIONS`].
+//! For I14: a hold ends once. It is confirmed by one payment before its deadline, lapses after it, or is cancelled;
+//! only lapsed and cancelled coupons are returned. The topic shows each step of each coupon: I10 compares them with
+//! [`coupon::CouponStatus::TRANSITIONS`].
 
 use mysql_store::{MySqlConnection, verify};
 

@@ -1,7 +1,7 @@
-//! I15: the ledger is complete. Its sums are the total and the stock; its returns list exactly the coupons that came
-//! back; and its lapses are those that the platform counts.
+//! I15: the ledger is complete. Its sums are the total and the stock; its returns list exactly the returned coupons;
+//! and its lapses are those that the platform counts.
 //!
-//! Of each return a few numbers are kept: of at most [`COUPONS_PER_PASS`] coupons at a time, by their users.
+//! Only a few numbers of each return are in memory: of about [`COUPONS_PER_PASS`] coupons per pass, divided by user.
 
 use std::collections::HashMap;
 
@@ -23,15 +23,15 @@ const ROWS_PER_READ: u32 = 10_000;
 /// Movements per statement: their lists are long.
 const MOVEMENTS_PER_READ: u32 = 1_000;
 
-/// Coupons whose returns are compared per pass: about a hundred megabytes.
+/// Returned coupons compared per pass: about a hundred megabytes.
 const COUPONS_PER_PASS: i64 = 1_000_000;
 
-/// Claims of a template up to which the view of the ledger is read. The server would write a longer one to disk.
+/// Most coupons of a template whose ledger is read through the view. The server would write a longer one to disk.
 const VIEWED_MAX: i64 = 100_000;
 
-/// I15: total and stock of every template are the sums of its movements and landed claims, also as the view `stock_ledger`
-/// shows them; movements have no gaps; each return lists exactly the coupons that came back with it; and the lapses of
-/// each user are those of the movements since the last lift.
+/// I15: total and stock of every template are the sums of its movements and landed claims, also as the view
+/// `stock_ledger` shows them; movements have no gaps; each return lists exactly its coupons; and the lapses of each
+/// user are those of the movements since the last lift.
 pub(crate) async fn adds_up(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I15", "stock, returns and lapses = sums of the ledger");
     let mut connection = connect::acquire(&sources.pool).await?;
@@ -74,8 +74,8 @@ pub(crate) async fn adds_up(sources: &Sources) -> Result<Outcome, VerifyError> {
     Ok(findings.over(format!("{}, {returned} returned", count(balances.len(), "template"))))
 }
 
-/// Describes a balance that is not the sum of its ledger. It is at every moment, because a landing and a return are one
-/// transaction each.
+/// Describes a balance that differs from the sum of its ledger. They are equal at every moment, because a landing and a
+/// return are one transaction each.
 pub(crate) fn offence(balance: &Balance) -> Option<String> {
     let Balance { template, total, stock, moved, moved_stock, landed, .. } = *balance;
     if total != moved {
@@ -89,7 +89,7 @@ pub(crate) fn offence(balance: &Balance) -> Option<String> {
 /// A template, and a moment in milliseconds since 1970.
 type Moment = (i64, i64);
 
-/// What a user gave back of a template at a moment.
+/// A user's returned coupons of a template, of one moment.
 #[derive(Debug, Default)]
 struct Back {
     /// Numbers that can be freed.
@@ -111,7 +111,7 @@ impl Part {
         user.rem_euclid(self.passes) == self.pass
     }
 
-    /// What concerns no user is looked at in one pass.
+    /// Checks that concern no user run in the first pass only.
     fn is_first(self) -> bool {
         self.pass == 0
     }
@@ -120,14 +120,14 @@ impl Part {
 /// What one pass knows.
 struct LedgerPass {
     part: Part,
-    /// By moment and user, what is left to be explained.
+    /// By moment and user: the returned coupons that no movement has explained yet.
     backs: HashMap<(Moment, i64), Back>,
     /// By template and user: lapses since the last lift, and the movement that changed them last.
     lapses: HashMap<(i64, i64), (i64, i64)>,
 }
 
 impl LedgerPass {
-    /// Notes what the coupons say, and in the first pass how many came back at each moment.
+    /// Records the returned coupons, and in the first pass their number at each moment.
     async fn at_coupons(
         &mut self,
         connection: &mut MySqlConnection,
@@ -179,7 +179,7 @@ impl LedgerPass {
         }
     }
 
-    /// Takes what a movement lists from what is left to be explained, and adds its lapses up.
+    /// Removes the coupons that a movement explains, and adds up its lapses.
     fn read(&mut self, movement: &LedgerMovement, findings: &mut Findings) {
         let Some(Ok(list)) = movement.returned.as_deref().map(read_returned) else {
             findings.expect(movement.returned.is_none(), || at(movement, "cannot be read"));
@@ -209,7 +209,7 @@ impl LedgerPass {
         }
     }
 
-    /// Describes what came back and no movement explains.
+    /// Reports returned coupons that no movement explains.
     fn leftovers(&mut self, findings: &mut Findings) {
         self.backs.retain(|_, back| !back.is_explained());
         let mut left: Vec<_> = self.backs.drain().collect();
@@ -250,7 +250,7 @@ impl LedgerPass {
 }
 
 impl Back {
-    /// Takes a movement's numbers and lapses off. Returns false if they were not there.
+    /// Removes a movement's numbers and lapses. Returns false if a number was missing.
     fn explain(&mut self, numbers: &[u8], lapsed: i64) -> bool {
         self.listed = true;
         self.lapsed -= lapsed;

@@ -1,4 +1,4 @@
-//! I3: nobody holds more than the limit.
+//! I3: no user has more coupons than the limit.
 
 use mysql_store::{connect, verify};
 
@@ -7,8 +7,8 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// I3: the numbers of a user's coupons lie within 1 to the limit, and there are at most that many. Only coupons that gave
-/// their numbers back, and replacements, have others.
+/// I3: the numbers of a user's coupons lie within 1 to the limit, and there are at most that many. Only returned
+/// coupons and replacements have other numbers.
 pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I3", "nobody holds more than the limit");
     let mut connection = connect::acquire(&sources.pool).await?;

@@ -1,4 +1,4 @@
-//! I14: what was queued has ended, and what was rejected has left nothing; a hold ends once.
+//! I14: queued claims have ended, rejected ones have no coupons, and a hold ends once.
 
 use chrono::{DateTime, Utc};
 use mysql_store::{connect, verify};
@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// I14: nothing is queued any more; a rejected claim has a reason and no coupon; the epochs and the queue of a template
-/// agree with each other; held coupons ended once, if at all, in one of the lawful ways. Whether each claim that was
-/// answered as accepted has its end, only its clients know.
+/// agree with each other; a hold ends at most once, in an allowed way. Only the clients know whether each claim
+/// answered with 202 has ended.
 pub(crate) async fn have_ended(
     sources: &Sources,
     now: DateTime<Utc>,

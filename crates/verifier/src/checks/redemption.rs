@@ -1,4 +1,4 @@
-//! I13: what was redeemed, and the money of it.
+//! I13: redemptions and their money.
 
 use mysql_store::{connect, verify};
 

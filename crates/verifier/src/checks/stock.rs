@@ -12,8 +12,8 @@ use crate::{
     rows,
 };
 
-/// I2: the landed claims equal the coupons, and the stock that was taken those of them that gave no unit back. Replacements
-/// do not count: a replacement takes no stock, and stands in the place of a cancelled coupon, whose unit is gone.
+/// I2: the landed claims equal the coupons, and the stock taken equals the coupons not returned. Replacements do not
+/// count: a replacement takes no stock, and stands in the place of a cancelled coupon, whose unit stays taken.
 pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I2", "total - stock = coupons not returned");
     let mut connection = connect::acquire(&sources.pool).await?;

@@ -14,11 +14,11 @@ use crate::{
     outcome::{Findings, count},
 };
 
-/// Most users whose views and rows are held at a time: enough to hide the round trips.
+/// Most users whose views and rows are in memory at a time: enough to hide the round trips.
 const USERS_AT_A_TIME: usize = 32;
 
-/// Most coupons of these users, about twenty megabytes with their views, so that memory grows neither with the platform nor
-/// with its hot users. One user with more is looked at alone.
+/// Most coupons of these users, about twenty megabytes with their views, so that memory grows neither with the platform
+/// nor with its hot users. A user with more is checked alone.
 const COUPONS_AT_A_TIME: u64 = 20_000;
 
 /// How long the topic may replay a change (its retention): a coupon that ended within it needs its tombstone.

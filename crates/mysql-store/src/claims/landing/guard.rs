@@ -10,9 +10,9 @@ use crate::{StoreError, rows};
 /// Which claims a guard lets land.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Guard {
-    /// Direct ones, of the template's epoch, while everything lands.
+    /// Direct claims of the template's epoch, while everything lands.
     Direct,
-    /// Queued ones, of the epoch of queued claims, while what was accepted lands.
+    /// Queued claims of the queued epoch, while accepted claims land.
     Queued,
 }
 
@@ -92,9 +92,9 @@ impl Guard {
         }
     }
 
-    /// The SQL for `count` templates. The derived table comes first, so rows are locked in the order of templates. The
-    /// index hint is needed because for a batch with most of all templates MySQL would rather read all rows, and wait
-    /// for those of other landers.
+    /// The SQL for `count` templates. The derived table comes first, so rows are locked in the order of templates.
+    /// Without the index hint, MySQL would read all rows for a batch with most of the templates, and wait for other
+    /// landers' rows.
     pub(crate) fn join(self, count: usize) -> String {
         let allowed = match self {
             Self::Direct => "stock.epoch = demand.epoch and stock.open = 1",

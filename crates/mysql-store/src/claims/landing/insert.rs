@@ -20,7 +20,7 @@ pub(crate) struct Rows<'a> {
     pub(crate) left_after: Option<i64>,
 }
 
-/// Inserts all rows. Returns what was taken, or `None` if nothing was.
+/// Inserts all rows. Returns which key was taken, or `None` if none was.
 pub(crate) async fn all(
     connection: &mut MySqlConnection,
     all: &[Rows<'_>],

@@ -1,8 +1,8 @@
-//! The landing: one transaction that makes many admissions true, all or none.
+//! The landing: one transaction that makes many admissions durable, all or none.
 //!
 //! It inserts the claims, then the coupons. The guard comes last, right before the commit, because all landings of a
 //! template wait for its stock row. COMMIT is sent only after the guard's answer. Landings of queued claims, in
-//! [`crate::queued_landing`], are the same but for the guard.
+//! [`crate::queued_landing`], differ only in the guard.
 
 pub(crate) mod guard;
 pub(crate) mod insert;
@@ -37,7 +37,7 @@ pub struct Landing {
     pub landed: LandedClaim,
     /// When the gate admitted it, if known.
     pub admitted_at: Option<DateTime<Utc>>,
-    /// Stock that the gate had left behind it, if known.
+    /// Stock left at the gate after this admission, if known.
     pub left_after: Option<i64>,
 }
 

@@ -14,10 +14,10 @@ use crate::{StoreError, connect};
 /// What one transaction writes.
 pub(crate) struct Work<'a> {
     pub(crate) rows: Vec<Rows<'a>>,
-    /// One for each stock row.
+    /// One for each template and epoch.
     pub(crate) demands: Vec<Demand>,
     pub(crate) guard: Guard,
-    /// Names of the points behind the rows, behind the guard, and before the commit.
+    /// Names of the points after the rows, after the guard, and before the commit.
     pub(crate) points: [&'static str; 3],
 }
 

@@ -1,9 +1,9 @@
-//! The landing of queued claims: that of [`crate::landing`] under the guard of what was accepted, and what ends a queued
-//! claim that does not land.
+//! The landing of queued claims: that of [`crate::landing`] with the guard of queued claims, and the ends of those that
+//! do not land.
 //!
 //! A claim that was answered as accepted always gets a row: landed, rejected, or a fence beside the answer that its key
-//! has under another id. Only one that comes after its epoch was given up gets none, since its client already got the
-//! answer that it is lost. So everything but a landing, whose guard compares the epoch, first locks the stock row and
+//! has under another id. Only one that comes after its epoch was given up gets none, since its client was already told
+//! that it is lost. So every transaction but a landing, whose guard compares the epoch, first locks the stock row and
 //! decides again.
 
 mod reject;

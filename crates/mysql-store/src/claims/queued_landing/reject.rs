@@ -16,7 +16,7 @@ use crate::{
     datetime::datetime,
 };
 
-/// Tries to insert a rejected row. Between two of them another template's fence was lifted.
+/// Attempts to insert a rejected row. Before each repetition, another template's fence was lifted.
 const INSERTS_MAX: u32 = 3;
 
 /// Result of a rejection.
@@ -24,13 +24,13 @@ const INSERTS_MAX: u32 = 3;
 pub enum RejectOutcome {
     /// The rejected row stands: the claim has its end.
     Written,
-    /// Under the lock the claim was decided otherwise. Nothing was written.
+    /// Under the lock, the decision is another one. Nothing was written.
     Otherwise(QueuedDecision),
 }
 
-/// Rejects a queued claim for good, if under the lock of its stock row it is still to be rejected for this reason. For
-/// [`RejectReason::Failed`], which no row shows, its epoch must still be that of queued claims, and no row may stand.
-/// Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
+/// Rejects a queued claim for good, if the reason still holds under the lock of its stock row.
+/// [`RejectReason::Failed`] holds while the claim has no row and its epoch is still that of queued claims. Call it on
+/// a connection that the server ends if the process stops ([`crate::connect::lander`]).
 ///
 /// # Errors
 /// A statement fails. After a conflict nothing was written. After a lost connection it is unknown; the same call then
@@ -64,7 +64,7 @@ async fn try_reject(
         match insert(transaction, landing, reason, now).await {
             Ok(()) => return Ok(RejectOutcome::Written),
             Err(error) if error.duplicate_key().is_some() => {
-                // A fence came between, which takes no lock of the stock row. One of another template is lifted here.
+                // A fence was placed meanwhile, which needs no lock of the stock row. A foreign one is lifted here.
                 let decision = decide_now(transaction, landing).await?;
                 if !stands(reason, &decision) {
                     return Ok(RejectOutcome::Otherwise(decision));
@@ -80,7 +80,7 @@ async fn try_reject(
     }
 }
 
-/// Returns whether a claim that is decided so is to be rejected for this reason.
+/// Returns whether this decision lets the claim be rejected for this reason.
 pub(super) fn stands(reason: RejectReason, decision: &QueuedDecision) -> bool {
     match reason {
         RejectReason::Failed => decision.is_unanswered(),
@@ -89,8 +89,8 @@ pub(super) fn stands(reason: RejectReason, decision: &QueuedDecision) -> bool {
 }
 
 /// Fences a queued claim whose key has its answer under another id, so that a poll of its own id finds an end. Returns
-/// whether the fence stands, from now or earlier; false if the epoch of the claim was given up, so that it gets no row.
-/// Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
+/// whether the fence stands, from now or earlier; false if the claim's epoch was given up, so that it gets no row, or
+/// if it has landed. Call it on a connection that the server ends if the process stops ([`crate::connect::lander`]).
 ///
 /// # Errors
 /// A statement fails. After a conflict nothing was written. After a lost connection it is unknown; the same call finds
@@ -145,7 +145,7 @@ async fn decide_now(
     Ok(decision.unwrap_or(QueuedDecision::Retry))
 }
 
-/// Inserts the row under the client's key, and its user among those whom a rebuilt gate looks up.
+/// Inserts the row under the client's key, and adds its user to those that a rebuilt gate looks up.
 async fn insert(
     transaction: &mut MySqlConnection,
     landing: &QueuedLanding,

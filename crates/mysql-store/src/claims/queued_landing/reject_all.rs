@@ -1,5 +1,5 @@
-//! Rejects many queued claims in one transaction. A gate that promised too much, or a pause that refuses what was
-//! accepted, rejects thousands of them at once, and each transaction waits for the disk.
+//! Rejects many queued claims in one transaction. A gate that admitted too much, or a pause that rejects accepted
+//! claims, ends thousands of them at once, and each transaction waits for the disk.
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimState, RejectReason, TemplateId, UserId, decide_queued};
@@ -9,8 +9,8 @@ use super::{QueuedLanding, RejectOutcome, reject::stands, reread};
 use crate::{StoreError, connect, datetime::datetime, rows};
 
 /// Rejects each of `landings` for its reason, as [`super::reject()`] does, and returns the outcomes in order. `None`:
-/// nothing was written, because two of the rows, or a fence that came between, stand in each other's way; reject each
-/// alone. Begin on a connection that the server ends if the process stops ([`crate::connect::lander`]).
+/// nothing was written, because two of the rows conflict, or one conflicts with a fence placed meanwhile; reject each
+/// alone. Call it on a connection that the server ends if the process stops ([`crate::connect::lander`]).
 ///
 /// # Errors
 /// As of [`super::reject()`].
@@ -78,7 +78,7 @@ async fn hold_stocks(
     Ok(())
 }
 
-/// Inserts the rows under the clients' keys, sorted by them, so that all transactions lock in the same order.
+/// Inserts the rows, sorted by the clients' keys, so that all transactions lock in the same order.
 async fn insert_claims(
     transaction: &mut MySqlConnection,
     mut rejected: Vec<(&QueuedLanding, RejectReason)>,
@@ -120,7 +120,7 @@ async fn insert_claims(
     Ok(())
 }
 
-/// Notes the users among those whom a rebuilt gate looks up. Some may have been rejected before.
+/// Adds the users to those that a rebuilt gate looks up. Some may have been rejected before.
 async fn note_users(
     transaction: &mut MySqlConnection,
     rejected: &[(&QueuedLanding, RejectReason)],

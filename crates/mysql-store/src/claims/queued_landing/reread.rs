@@ -48,7 +48,7 @@ pub async fn reread(
             taken: numbers.get(&owner).cloned().unwrap_or_default(),
             limit: template.map_or(0, |template| template.limit),
             stock: template.map(|template| template.stock),
-            // Nobody looks at it without a stock row.
+            // Not read without a stock row.
             template_state: template.map_or(TemplateState::Ended, |template| template.state),
         }
     });
@@ -102,13 +102,13 @@ async fn templates(
     Ok(found)
 }
 
-/// Returns all numbers of the users, not only those of the claims, to find free ones. Replacements have numbers beyond
-/// every limit, which no claim takes.
+/// Returns all numbers of the users, not only those of the claims, to find free ones. Returned coupons and
+/// replacements have numbers beyond every limit, which no claim takes.
 async fn taken_numbers(
     connection: &mut MySqlConnection,
     landings: &[QueuedLanding],
 ) -> Result<HashMap<Owner, Vec<u8>>, StoreError> {
-    // Without a limit a user may have any number of coupons, and none of them is in the way.
+    // Without a limit a user may have any number of coupons, and none of them conflicts.
     let limited = landings.iter().filter(|landing| !landing.queued.admission.numbers.is_empty());
     let mut wanted: Vec<Owner> = limited.map(owner).collect();
     wanted.sort_unstable();
