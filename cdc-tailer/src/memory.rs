@@ -7,7 +7,7 @@ use libmimalloc_sys::{mi_option_set_default, mi_option_t};
 /// `mi_option_purge_delay` in mimalloc's header; the crate has no constant for it.
 const PURGE_DELAY: mi_option_t = 15;
 
-/// Makes the allocator give freed memory back after `delay`, in whole milliseconds; its own default is a second.
+/// Makes the allocator give freed memory back after `delay`, in whole milliseconds; its default is a second.
 /// `MIMALLOC_PURGE_DELAY` in the environment takes precedence. A short delay costs time, and lowers the peak of a
 /// bursty process. Call it before any other thread runs, because the allocator reads the option without a lock.
 #[expect(unsafe_code, reason = "the allocator's options have no safe function")]

@@ -8,8 +8,8 @@
 --         generation: the caller's is outdated
 -- Raises  UNREADABLE and what is unreadable: drop the view
 --
--- Leftovers of a view that this change does not reach are dropped, because a reader with another generation may trust
--- them.
+-- The leftovers of a cold view are dropped, because a reader with another generation may trust them without this
+-- change.
 -- Atomic, because a rebuild may begin between reading the markers and writing, and another consumer may apply a later
 -- version between reading the version and writing.
 -- include state

@@ -36,7 +36,7 @@ const CALLS_AT_ONCE: usize = 4;
 /// offsets show gaps, and no batch has to wait for this check.
 const GAP_CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// Idle time after which the lag is reported as 0, or as unknown if nobody can know it.
+/// Idle time after which the lag is reported as 0, or as unknown if it cannot be known.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Consume {
@@ -117,7 +117,7 @@ impl Consume {
         let gaps = self.until_gaps_known(positions, batch, stop).await?;
         let spans = spans::of(batch);
         if !gaps.is_empty() {
-            // Once, and not at each attempt at the batch: views that readers build afterwards lack nothing.
+            // Once, not at each attempt at the batch: views that readers rebuild afterwards lack nothing.
             let attempt = || {
                 self.measure_lag(&work);
                 self.drop_all(&gaps)
@@ -208,10 +208,10 @@ impl Consume {
         }
     }
 
-    /// Makes one attempt at a batch, whose gaps are handled. All of it may be repeated.
+    /// Makes one attempt at a batch whose gaps are handled. All of it may be repeated.
     ///
     /// Views that lack a change are dropped before any later change is applied: otherwise they would answer a reader
-    /// who asks for the list `after` the later one.
+    /// that requests the list `after` the later one.
     async fn step(&self, work: &Work<'_>) -> anyhow::Result<()> {
         for user in work.undecodable.iter().filter_map(|undecodable| undecodable.user) {
             self.view.drop_view(user).await.context("view")?;
@@ -252,7 +252,7 @@ impl Consume {
 
     /// Writes users' changes, then reads them back.
     async fn apply(&self, users: &[(UserId, Vec<Change>)]) -> Result<(), ViewError> {
-        // Each view may have to be dropped once; one that is damaged again is left to the next attempt.
+        // Each view may need to be dropped once; the next attempt handles one that is damaged again.
         for _ in users {
             let Err(failure) = self.apply_and_read_back(users).await else { return Ok(()) };
             let Some((user, reason)) = failure.damage() else { return Err(failure) };

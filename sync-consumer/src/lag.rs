@@ -15,12 +15,12 @@ pub(crate) fn show(lag: Option<f64>, part: &Part) {
     part.set_status(json!({ "lag_seconds": lag }));
 }
 
-/// The lag while no message comes: messages may wait unread while no broker answers, or partitions are not ours to read.
+/// The lag while no message comes: 0, or unknown while no broker answers or no assignment stands.
 pub(crate) fn idle(is_kafka_up: bool, assignment: &Assignment) -> Option<f64> {
     (is_kafka_up && assignment.stands()).then_some(0.0)
 }
 
-/// Converts milliseconds; what lies in the future is 0.
+/// Converts milliseconds to seconds; a negative lag becomes 0.
 pub(crate) fn seconds(ms: i64) -> f64 {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0)).as_secs_f64()
 }

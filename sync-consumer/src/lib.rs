@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! topic user_coupon ─ batch ─▶ apply (decode, group by user) ─▶ view: apply, then read back
-//!                                                            └─▶ topic dead_letter: the undecodable
+//!                                                            └─▶ topic dead_letter: unreadable messages
 //! topic user_coupon ─ batch ─▶ waker ─▶ topic expiry: one wake-up for a shard and second
 //! topic stock_movement ─▶ movements: gate, once each and in order
 //! ```
 //! The guarantee: an offset is stored only after everything that its message requires was done. So each change reaches
 //! the view at least once, and one user's changes in order. All effects are idempotent. Unreadable messages become dead
-//! letters and are logged as errors. While a store is down, the same batch is retried; each of the three loops has a
-//! consumer group of its own, so none waits for another's server. If the topic deleted messages
-//! before they were read, no view can be trusted, and all are dropped.
+//! letters and are logged as errors. While a store is down, the same batch is retried. Each of the three loops has its
+//! own consumer group, so none waits for another's server. If the topic deleted messages before they were read, no view
+//! can be trusted, and all are dropped.
 
 mod config;
 mod consume;
@@ -62,7 +62,7 @@ pub fn group(names: &TopicNames) -> String {
 ///
 /// # Errors
 /// MySQL or Kafka cannot be reached at the start, a topic is missing, or consuming fails for good. Later outages are
-/// waited out, those of a Redis at the start too: deadlines are announced meanwhile.
+/// waited out, and those of Redis also at the start: deadlines are announced meanwhile.
 pub async fn run(
     config: &Config,
     clock: &Clock,
@@ -108,7 +108,7 @@ pub async fn run(
         kafka,
     };
     let views = async {
-        // A member of the group that takes no messages would lose its partitions.
+        // A group member that reads no messages would lose its partitions.
         if !until_connected(&watched_view, &consume.stores, &stop).await? {
             return Ok(());
         }

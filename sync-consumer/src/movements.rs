@@ -1,5 +1,5 @@
-//! Applies stock movements from the topic to the gate. The api updates the gate itself after a movement of an operator; this
-//! covers one that died before. expiry-worker has no gate, so the movements of lapsed holds reach it this way.
+//! Applies stock movements from the topic to the gate. After an operator's movement the api updates the gate itself;
+//! this covers an api that died before. expiry-worker has no gate, so movements of lapsed holds reach the gate here.
 //!
 //! Each movement takes effect once, so repeated or late ones do nothing. If the gate lacks earlier movements, they are
 //! read from MySQL. An absent or loading gate is skipped: it reads its stock from MySQL, and its keeper checks for
@@ -21,7 +21,7 @@ use crate::{
     retry::{RETRY_MAX, RETRY_MIN, Retry},
 };
 
-/// Messages per batch. A movement of lapsed holds returns up to 255 coupons, so even a storm of them makes few messages.
+/// Messages per batch. A movement of lapsed holds returns up to 255 coupons, so even many lapses make few messages.
 const BATCH_MAX: usize = 100;
 
 /// Immediate attempts at a gate whose epoch keeps changing.
@@ -168,7 +168,8 @@ impl Movements {
         anyhow::bail!("the gate's epoch changes faster than it can be asked")
     }
 
-    /// Applies all movements after `last` that MySQL shows. If the gate has another epoch by then, it has already loaded them all.
+    /// Applies all movements after `last` that MySQL shows. If the gate has another epoch by then, it has already
+    /// loaded them all.
     async fn apply_after(
         &self,
         template: TemplateId,
@@ -188,7 +189,7 @@ impl Movements {
     }
 }
 
-/// Returns whether a row of MySQL cannot be read, whenever it is asked for.
+/// Returns whether a row in MySQL is unreadable, so that a retry would fail too.
 fn is_unreadable(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<StoreError>().is_some_and(StoreError::is_unreadable)
 }

@@ -29,8 +29,8 @@ impl ServerHealth {
         }
     }
 
-    /// Asks each server every few seconds until `stop`. Of the view's Redis it also asks whether its settings, which
-    /// are changed by hand, still suit a view.
+    /// Checks each server every few seconds until `stop`. Also checks that the settings of the view's Redis, which
+    /// operators may change, still suit a view.
     pub(crate) async fn watch(
         self,
         config: &Config,

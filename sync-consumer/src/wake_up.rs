@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::time::{self, Instant};
 use topic::{ExpiryWakeUp, Message};
 
-/// What a wake-up is made of. The rest of an event is skipped, so that reading each change a second time costs a
+/// The part of an event that a wake-up needs. The rest is skipped, so that reading each change a second time costs a
 /// fraction of the first.
 #[derive(Deserialize)]
 struct Ending {
@@ -31,7 +31,7 @@ struct EndingRow {
 }
 
 impl EndingRow {
-    /// Whether a worker ends the coupon at its `valid_until`. A confirmed coupon has another one than when it was held.
+    /// Whether a worker ends the coupon at its `valid_until`. Confirming a held coupon changes its `valid_until`.
     fn has_deadline(&self) -> bool {
         CouponStatus::from_code(self.status).is_ok_and(CouponStatus::has_deadline)
     }
@@ -51,8 +51,8 @@ pub(crate) struct WakeUps {
 }
 
 impl WakeUps {
-    /// The wake-ups of the coupons with a deadline, unused or held, in a batch of changes. An unreadable change has none
-    /// here; the views' consumer sets it aside.
+    /// The wake-ups of the coupons with a deadline, unused or held, in a batch of changes. An unreadable change has
+    /// none here; the views' consumer sets it aside.
     pub(crate) fn of(batch: &[Message]) -> Self {
         let mut wake_ups = Self::default();
         let payloads = batch.iter().filter_map(|message| message.payload.as_deref());

@@ -1,7 +1,7 @@
-//! The loop that wakes the expiry worker. It reads the changes in a consumer group of its own, so a view or a topic of
-//! dead letters that takes nothing delays no wake-up.
+//! The loop that wakes the expiry worker. It reads the changes in its own consumer group, so an unavailable view or
+//! dead letter topic does not delay wake-ups.
 //!
-//! A wake-up is sent before the offsets of its messages are stored, so it is repeated and never lost.
+//! A wake-up is sent before the offsets of its messages are stored, so it may be repeated but is never lost.
 
 use std::time::Duration;
 
@@ -28,12 +28,12 @@ const BATCH_MAX: usize = 1000;
 /// Concurrent sends to Kafka.
 const SENDS_AT_ONCE: usize = 128;
 
-/// Interval for asking how many partitions the wake-ups' topic has: one request on an open connection. Workers hear a
-/// wake-up on whichever partition it comes, so a new number is not urgent.
+/// Interval between requests, on an open connection, for the number of partitions of the wake-ups' topic. Workers
+/// receive a wake-up on any partition, so a new number is not urgent.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
-/// A tenth of what the views' consumer fetches ahead: a message costs this loop far less than the view. Wake-ups are sent
-/// four times a second, so the broker may gather messages for them for a tenth of a second.
+/// An eighth of the views' consumer's buffer: a message costs this loop far less than the view. Wake-ups are sent four
+/// times a second, so the broker may gather messages for a tenth of a second.
 const FETCH_AHEAD: FetchAhead =
     FetchAhead { kbytes: 2 * 1024, partition_bytes: 256 * 1024, least_bytes: 64 * 1024 };
 
@@ -53,7 +53,7 @@ pub(crate) struct Waker {
 }
 
 impl Waker {
-    /// Makes the loop.
+    /// Creates the loop.
     ///
     /// # Errors
     /// No broker answers, or the wake-ups' topic is missing.
@@ -64,7 +64,7 @@ impl Waker {
         clock: Clock,
         health: Part,
     ) -> anyhow::Result<Self> {
-        // On a new platform cdc-tailer may be about to make the topic.
+        // On a new platform cdc-tailer may be about to create the topic.
         let partitions = topic::partitions(brokers, &names.expiry()).await?;
         Ok(Self { producer, names, clock, partitions, health })
     }
@@ -124,7 +124,7 @@ impl Waker {
         }
     }
 
-    /// Asks for the number of partitions, which may have risen. While no broker answers the last one stays.
+    /// Reads the number of partitions, which may have risen. While no broker answers, the last number is kept.
     async fn count_partitions(&mut self) {
         match self.producer.partitions(&self.names.expiry()).await {
             Ok(partitions) => self.partitions = partitions,

@@ -85,7 +85,7 @@ pub(crate) enum Encoding {
 /// An event's body, as far as the assembler needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
-    /// Begin of a transaction. `standalone`: whether its single statement also ends it; `None`: the statement decides
+    /// Start of a transaction. `standalone`: whether its single statement also ends it; `None`: the statement decides
     /// (MySQL).
     Begin {
         gtid: Gtid,
@@ -120,7 +120,7 @@ pub(crate) enum Body<'a> {
     Rotate {
         file: String,
     },
-    /// Begin of a binlog file. After a crash, a transaction open before it never ended.
+    /// Start of a binlog file. After a crash, a transaction open before it never ended.
     FormatDescription,
     /// The server has no more events for now.
     Heartbeat,

@@ -10,7 +10,7 @@ use tracing::debug;
 
 use crate::binlog::position::Position;
 
-/// Interval between polls. Each costs the server a listing of its files.
+/// Interval between polls. Each makes the server list its files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Timeout of one poll.

@@ -28,8 +28,8 @@ use crate::{
 /// Layout version of [`Checkpoint`].
 const VERSION: u32 = 3;
 
-/// Maximum XA transactions of each kind named in a checkpoint: 300 KB. If one is left out and ends under the next
-/// tailer, that tailer takes a snapshot.
+/// Maximum XA transactions of each kind in a checkpoint: 300 KB. If one is omitted and commits under the next tailer,
+/// that tailer takes a snapshot.
 const XA_MAX: usize = 1_000;
 
 /// Minimum interval between checkpoints. A killed tailer repeats what it published since the last one.
@@ -61,7 +61,7 @@ pub(crate) struct Checkpoint {
     /// ended.
     #[serde(default)]
     unread: Vec<String>,
-    /// Everything up to here was in the tables before they were read; `None` once the position is behind it.
+    /// Everything up to here was in the tables before they were read; `None` once the position is past it.
     #[serde(default)]
     covered: Option<String>,
     /// All changes until this time are before the position, in milliseconds since 1970.
@@ -103,7 +103,7 @@ impl Checkpoint {
             }),
             foreign: named(&pending.foreign),
             unread: named(&pending.unread),
-            // With an incomplete list, the commit of a transaction that is missing in it would go unnoticed.
+            // If the list is incomplete, the commit of an omitted transaction would go unnoticed.
             covered: pending
                 .covered
                 .as_ref()

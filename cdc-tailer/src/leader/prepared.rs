@@ -10,16 +10,16 @@ use tracing::warn;
 
 use crate::binlog::xid::Xid;
 
-/// Longest wait. An XA transaction that stays prepared for longer was left by its client, and may stay for days.
+/// Longest wait. A client has abandoned an XA transaction that stays prepared for longer; it may stay for days.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Wait if this user may not list prepared transactions. A client at work leaves less time between its two phases.
+/// Wait if this user may not list prepared transactions. An active client ends its second phase sooner.
 const UNSEEN_WAIT: Duration = Duration::from_secs(1);
 
 /// Number of remaining transactions that the log names.
 const SHOWN_MAX: usize = 10;
 
-/// Interval between looks. Each costs the server a walk over its XA transactions.
+/// Interval between queries. Each makes the server walk its XA transactions.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Waits until all transactions that are prepared now have ended. Returns those that remain after [`WAIT_MAX`].
@@ -53,7 +53,7 @@ pub(crate) async fn until_ended(
     Ok(left)
 }
 
-/// Returns the prepared transactions. One whose commit has begun is among them until its rows can be read.
+/// Returns the prepared transactions. One whose commit has begun stays listed until its rows are visible.
 async fn prepared(connection: &mut MySqlConnection) -> Result<Option<BTreeSet<Xid>>, StoreError> {
     let listed = settings::prepared(connection).await?;
     let xid = |(format, global, parts): (i64, i64, Vec<u8>)| Xid::of(format, global, &parts);

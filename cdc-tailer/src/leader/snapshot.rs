@@ -1,9 +1,9 @@
 //! Snapshots: publishes all rows of the followed tables to their topics, as `op: r`.
 //!
 //! The binlog position is taken first, and the stream starts from there. So a change that a chunk missed follows in the
-//! stream, and a change that a chunk contained comes again; by the versions, readers apply each change once. Nothing is
-//! locked: each chunk is one short read by primary key. The progress is part of the checkpoint, so after a kill the
-//! next tailer continues after the last acknowledged chunk.
+//! stream, and a change that a chunk contained is repeated; readers compare versions and apply each change once.
+//! Nothing is locked: each chunk is one short read by primary key. The progress is part of the checkpoint, so after a
+//! kill the next tailer continues after the last acknowledged chunk.
 
 use anyhow::{Context as _, bail};
 use mysql_store::{

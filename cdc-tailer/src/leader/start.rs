@@ -61,7 +61,7 @@ pub(crate) async fn decide(
         let reason = format!("the checkpoint does not fit: {reason}");
         return anew(context, server, reason).await;
     }
-    // A snapshot in progress continues, or a tailer that is killed repeatedly would never finish it.
+    // A snapshot in progress continues; otherwise a tailer that is killed repeatedly would never finish it.
     let (snapshot, reason) = match (checkpoint.snapshot.clone(), wanted) {
         (None, None | Some(Resnapshot::All)) => (None, String::new()),
         (Some(progress), None | Some(Resnapshot::All)) => (Some(progress), "going on".to_owned()),
@@ -125,7 +125,7 @@ pub(crate) async fn anew(
     })
 }
 
-/// Locates the position of `gtids`. It may wait until the connection counts as lost: while the server begins a binlog
+/// Locates the position of `gtids`. This may block until the connection times out: while the server begins a binlog
 /// file or resets its binlog, it sends no dump and no list of files until the writes are on disk.
 async fn locate(server: &Arc<Server>, gtids: GtidSet) -> anyhow::Result<Position> {
     let server = Arc::clone(server);

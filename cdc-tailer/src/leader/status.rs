@@ -18,7 +18,8 @@ use crate::{
     publish::count,
 };
 
-/// Fraction of the binlog's expiry at which the checkpoint's age causes a warning: half of the time is left to act.
+/// Divisor of the binlog's expiry: a checkpoint of half that age causes a warning, which leaves half of the time to
+/// act.
 const WARN_SHARE: u32 = 2;
 
 /// Reports on one leadership.

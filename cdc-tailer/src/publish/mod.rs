@@ -24,10 +24,9 @@ use crate::{
     transaction::Transaction,
 };
 
-/// Most marks that may wait for an acknowledgement before the next transaction waits too. Rows fill the producer's
-/// buffer long before this; transactions of other databases fill only this list while a broker stalls. It is several
-/// times what is under way at full speed. With 150 bytes for each mark, and one more batch of the queue, it takes at
-/// most 10 MB.
+/// Maximum unacknowledged marks; at this limit, the next transaction waits. Rows fill the producer's buffer long
+/// before. While a broker stalls, transactions of other databases fill only this list. The limit is several times the
+/// marks outstanding at full speed. With 150 bytes per mark, and one more batch of the queue, it allows 10 MB.
 const MARKS_MAX: usize = 40_000;
 
 /// Sends the rows of transactions and tracks the safe position.

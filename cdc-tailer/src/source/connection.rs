@@ -66,7 +66,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Connects to inspect the binlog next to an open stream. The server disconnects no replica for it.
+    /// Connects to inspect the binlog beside an open stream. The server keeps all replicas connected.
     pub(crate) fn beside(server: &Server) -> Result<Self, TailError> {
         Self::log_in(server, "")
     }
@@ -139,7 +139,7 @@ pub(crate) enum Wait {
     No,
 }
 
-/// Server id of a connection that only inspects: the server disconnects no replica for it.
+/// Server id of a connection that only inspects: the server keeps all replicas connected.
 pub(crate) const NO_SERVER_ID: u32 = 0;
 
 /// Returns the event in a packet, or the error or end of stream that the server sent instead.

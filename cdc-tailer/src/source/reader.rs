@@ -31,7 +31,7 @@ use crate::{
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// Backoff after another replica took our server id: a tailer that was suspended learns in this time that it no longer
+/// Backoff after another replica took our server id. A tailer that was suspended learns meanwhile that it no longer
 /// leads.
 const GIVE_WAY_MIN: Duration = Duration::from_millis(500);
 const GIVE_WAY_MAX: Duration = Duration::from_secs(4);

@@ -13,7 +13,7 @@
 //!   that server's histories it belongs to.
 //! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
 //!
-//! In every other case the history is another one, and the tailer takes a snapshot.
+//! In every other case the history differs, and the tailer takes a snapshot.
 
 use std::{
     sync::Arc,
@@ -34,7 +34,7 @@ use crate::{
     },
 };
 
-/// Interval between checks of an idle stream. Each costs the server a listing of its files.
+/// Interval between checks of an idle stream. Each makes the server list its files.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// A transaction found in a binlog.
@@ -55,11 +55,11 @@ enum Look {
     NoFile,
 }
 
-/// Proves that the server has the history that led to the origin's position, by the transaction that ends there.
-/// `identity` is of the server to which the stream was opened.
+/// Proves, by the transaction that ends at the origin's position, that the server has the history that led there.
+/// `identity` is that of the server to which the stream was opened.
 ///
 /// # Errors
-/// [`TailError::PositionLost`] if the history is another one. Other errors if it could not be checked.
+/// [`TailError::PositionLost`] if the history differs. Other errors if it could not be checked.
 pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
     let after = &origin.after;
     // Before the first transaction nothing can have been skipped.
@@ -154,11 +154,11 @@ pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailEr
     Ok(Position { gtids, ..seen })
 }
 
-/// Returns whether two identities, `server_id/uuid`, are of one server.
+/// Returns whether two identities, `server_id/uuid`, belong to one server.
 ///
-/// A MySQL with another server id may have restarted its GTIDs; then only the landmark shows that its history is
-/// another one. A MariaDB with another server id is a replica that took its place, or it writes other GTIDs;
-/// `continues_another` distinguishes the two.
+/// A MySQL with another server id may have restarted its GTIDs; then only the landmark shows that its history differs.
+/// A MariaDB with another server id is a replica that took its place, or it writes other GTIDs; `continues_another`
+/// distinguishes the two.
 fn is_same_server(flavor: Flavor, one: &str, other: &str) -> bool {
     let uuid = |identity: &str| identity.split_once('/').map(|(_, uuid)| uuid.to_owned());
     match flavor {
@@ -309,7 +309,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns what an error tells a search: no transaction at the offset, or no such file. `None`: the search itself
+/// Returns what an error means for a search: no transaction at the offset, or no such file. `None`: the search itself
 /// failed.
 fn meaning_of(error: &TailError) -> Option<Look> {
     const CANNOT_READ_BINLOG: u16 = 1236;

@@ -24,7 +24,7 @@ use crate::{
     cells::bytes::Bytes,
 };
 
-/// Size of a shared file from which on the next transaction begins a new file. A file stays until the last of its
+/// Size of a shared file at which the next transaction begins a new file. A file stays until the last of its
 /// transactions has ended.
 const SHELF_BYTES: u64 = 64 * 1024 * 1024;
 
@@ -39,7 +39,7 @@ static FILES: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct RowsPacket {
     pub(crate) table: Arc<Table>,
     pub(crate) change: Change,
-    /// Layout of the body: 1 (MariaDB) or 2 (MySQL).
+    /// Layout of the body: 1, 2 or [`crate::binlog::rows::WITH_OPTIONS`].
     pub(crate) version: u8,
     /// Offset of the event's end.
     pub(crate) end: u32,

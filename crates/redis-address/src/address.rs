@@ -70,8 +70,8 @@ impl RedisAddress {
     /// each server; sentinels and nodes get half a second to answer.
     ///
     /// # Errors
-    /// A server cannot be reached, or is no master. The next attempt may succeed: it asks other sentinels, or the
-    /// failover has ended.
+    /// A server cannot be reached, or is not a master. The next attempt may succeed: it asks other sentinels or nodes
+    /// first, or the failover has ended.
     pub async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<Masters> {
         match &self.route {
             Route::Server(server) => {
@@ -86,11 +86,11 @@ impl RedisAddress {
 }
 
 impl RedisAddress {
-    /// Returns a connection to the master that the one at `index` named in an `ASK`, for keys of a slot that is moving
-    /// there. It may have joined after `masters` were connected.
+    /// Returns a connection to the master that the master at `index` named in an `ASK`, for keys of a slot that is
+    /// moving there. It may have joined after `masters` were connected.
     ///
     /// # Errors
-    /// The master cannot be reached, or the error is no `ASK` of a cluster.
+    /// The master cannot be reached, or the error is not an `ASK` of a cluster.
     pub async fn follow(
         &self,
         masters: &Masters,

@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
 type Range = (u16, u16, NodeAddress);
 
 /// Host and port. The host is `None` if it is that of the node that was asked; the port is for TLS
-/// if the question came over TLS.
+/// if the connection uses TLS.
 type NodeAddress = (Option<String>, u16);
 
 impl Cluster {
@@ -75,8 +75,8 @@ impl Cluster {
 
 impl Masters {
     /// Returns whether a master of the cluster reports other slots than these connections were opened for. A slot that
-    /// nobody reads or writes moves without an error on any connection. A master that is cut off from the others
-    /// reports nothing.
+    /// no client reads or writes moves without an error on any connection. The report of a master that is cut off from
+    /// the others is ignored.
     pub async fn have_moved(&self) -> bool {
         if !self.is_cluster() {
             return false;

@@ -22,7 +22,7 @@ pub enum AddressError {
     /// Sentinels watch many masters; the address must name one.
     #[error("names sentinels and no master: end it with /NAME, as the sentinels call it")]
     NoName,
-    /// The address is a cluster's, where one server is needed.
+    /// The address is that of a cluster, but a single server is needed.
     #[error("is that of a cluster; the gate is one server, or the one that sentinels name")]
     Cluster,
     /// An unknown option, or one that belongs to another kind of address.

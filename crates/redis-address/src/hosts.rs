@@ -1,4 +1,4 @@
-//! Several servers with the same knowledge, sentinels or cluster nodes, which are asked in turn.
+//! Several servers that can answer the same query, sentinels or cluster nodes, which are asked in turn.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use crate::{AddressError, transport::Transport};
 
-/// Time that one server has to connect and answer before the next is asked. They have little else to do, and no request
-/// is served while we wait.
+/// Time that one server has to connect and answer before the next is asked. These servers have little other work, and
+/// no request is served meanwhile.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// A list of at least one server.
@@ -98,7 +98,7 @@ impl Hosts {
         Err(RedisError::from((ErrorKind::Io, problem, failures.join("; "))))
     }
 
-    /// Makes the next question go to another server first, because the answer of `by` may be out of date.
+    /// Makes the next query go to another server first, because the answer of `by` may be out of date.
     pub(crate) fn ask_another_than(&self, by: usize) {
         self.first.store(by + 1, Ordering::Relaxed);
     }

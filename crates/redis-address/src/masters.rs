@@ -62,7 +62,7 @@ impl Masters {
         ranges.map(|(first, &(last, index))| (first..=last, index))
     }
 
-    /// Returns host and port of the master that the one at `index` named in an `ASK`.
+    /// Returns host and port of the master that the master at `index` named in an `ASK`.
     pub(crate) fn named_by<'a>(
         &'a self,
         index: usize,

@@ -6,7 +6,7 @@ use redis::{ClientTlsConfig, TlsCertificates};
 
 use crate::AddressError;
 
-/// All options of all kinds of addresses.
+/// The options of every kind of address.
 #[derive(Default)]
 pub(crate) struct Options {
     ca: Option<String>,

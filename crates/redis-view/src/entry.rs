@@ -10,7 +10,7 @@ use crate::ViewError;
 pub struct ViewCoupon {
     pub id: CouponId,
     pub template_id: TemplateId,
-    /// The user's number for it; the coupon's own id if the template has no limit.
+    /// The claim number; the coupon's own id without a limit and for a replacement.
     pub claim_no: i64,
     /// The claim that created it.
     pub claim_id: ClaimId,

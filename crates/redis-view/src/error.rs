@@ -71,8 +71,8 @@ impl ViewError {
         }
     }
 
-    /// Returns whether the server is away, so that the same call may succeed later. Otherwise it answers, and a person
-    /// must change a setting.
+    /// Returns whether the server is unavailable, so that the same call may succeed later. Otherwise it answers, and an
+    /// operator must act.
     pub fn is_away(&self) -> bool {
         match self {
             Self::NotConnected(_) | Self::Generation(_) | Self::Command { .. } => true,

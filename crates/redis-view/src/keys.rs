@@ -11,8 +11,8 @@ pub fn list(prefix: &str, user: UserId) -> String {
     format!("{prefix}view:1:{{{user}}}:list")
 }
 
-/// Key of all that the view knows of the user's coupons, a hash: coupon id → entry, see
-/// [`crate::Change`]. The fields `~token`, `~state` and `~since` carry the rebuild's token and
+/// Key of the entries of all the user's coupons that the view knows, a hash: coupon id → entry,
+/// see [`crate::Change`]. The fields `~token`, `~state` and `~since` carry the rebuild's token and
 /// state.
 pub fn coupons(prefix: &str, user: UserId) -> String {
     format!("{prefix}view:1:{{{user}}}:coupons")

@@ -1,9 +1,9 @@
-//! Where a server is, for people: the part of its URL that may be shown.
+//! A server's address for display: the part of its URL that may be shown.
 
 /// Returns the hosts and ports of a server's URL or of a list of servers, without scheme, user, password, path and
 /// options.
 ///
-/// Everything before the last `@` is dropped, wherever that is: a password that was not encoded must not be shown.
+/// Everything before the last `@` is dropped, wherever it stands: a password that was not encoded must not be shown.
 pub fn address(url: &str) -> String {
     let rest = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
     let rest = rest.split_once("://").map_or(rest, |(_, rest)| rest);

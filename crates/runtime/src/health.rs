@@ -1,9 +1,9 @@
 //! The contents of `/readyz` and `/status`: each part of a process reports its readiness, role and status.
 //!
-//! A part is something of the process itself, or a server that it needs ([`Health::server`]). For a server the address
-//! and since when it is up or down are shown, `process_up_to` follows it, and its outages are logged: at once, and then
-//! each minute. A server that the process can do without for a while ([`Health::spare_server`]) makes it *degraded*, not
-//! unready: it can still do what callers ask it for.
+//! A part belongs to the process itself, or is a server that it needs ([`Health::server`]). Each part shows since when
+//! it is up or down. A server also shows its address and sets `process_up_to`, and its outages are logged: at once, and
+//! then each minute. A spare server ([`Health::spare_server`]) that is down makes the process *degraded*, not unready:
+//! it can still serve its callers.
 
 use std::{
     collections::BTreeMap,
@@ -58,13 +58,13 @@ impl Health {
         self.add(name, None)
     }
 
-    /// Adds a server that the process cannot do without. `address` is shown: no password may be in it
+    /// Adds a server that the process requires. `address` is shown and must not contain a password
     /// ([`crate::address`]).
     pub fn server(&self, name: &'static str, address: &str) -> Part {
         self.add(name, Some((address, false)))
     }
 
-    /// Adds a server without which the process still answers what it is asked.
+    /// Adds a server without which the process can still serve its callers.
     pub fn spare_server(&self, name: &'static str, address: &str) -> Part {
         self.add(name, Some((address, true)))
     }
@@ -90,7 +90,7 @@ impl Health {
         self.each(|state| state.status.clone())
     }
 
-    /// Returns for each part whether it is up, since when, why not, and where a server is.
+    /// Returns for each part whether it is up, since when, why not, and a server's address.
     pub fn parts(&self) -> BTreeMap<&'static str, Value> {
         self.each(|state| {
             Some(json!({
@@ -131,7 +131,7 @@ impl Health {
         parts.iter().filter_map(|(name, state)| Some((*name, say(state)?))).collect()
     }
 
-    /// Changes a part. A part that becomes ready, or not ready, is measured.
+    /// Changes a part. Updates the gauges when it becomes ready or not ready.
     fn change(&self, name: &'static str, change: impl FnOnce(&mut State)) {
         let mut parts = self.lock();
         let Some(state) = parts.get_mut(name) else { return };

@@ -38,7 +38,7 @@ pub use small_pages::use_small_pages;
 pub use version::{COMMIT, VERSION, version};
 pub use watch::watch;
 
-/// The allocator of every process, since each links this crate. A claim makes some hundred small allocations, which one
-/// thread makes and another frees; glibc's `malloc` took a fifth of the api's time.
+/// The allocator of every process, since each links this crate. A claim makes some hundred small allocations on one
+/// thread, and another thread frees them; glibc's `malloc` took a fifth of the api's time.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;

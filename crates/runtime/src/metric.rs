@@ -48,7 +48,7 @@ pub(crate) const UP_TO: Metric = Metric {
     worry: Some("0 for a minute"),
 };
 
-/// Says in a gauge which build this is.
+/// Reports the build in a gauge.
 pub(crate) fn show_build() {
     let labels = [("version", crate::VERSION), ("commit", crate::COMMIT)];
     gauge!(BUILD_INFO.name, &labels).set(1.0);
@@ -103,8 +103,8 @@ pub fn describe(table: &[Metric]) {
     }
 }
 
-/// Returns the labels of each series that is known beforehand: every combination of values, and none if the values of
-/// one label are not a closed set.
+/// Returns the labels of each series that is known in advance: every combination of values, or none if the values of a
+/// label are not a closed set.
 fn series(labels: &[Label]) -> Vec<Vec<metrics::Label>> {
     let mut known: Vec<Vec<metrics::Label>> = vec![Vec::new()];
     for label in labels {

@@ -1,6 +1,6 @@
-//! Log lines about something that keeps failing: the first failure, then one line a minute, and the end.
+//! Log lines about a repeated failure: the first one, then one line a minute, and the end.
 //!
-//! A server that is away fails every request and every attempt. Each of these alone is no news.
+//! While a server is down, every request and every attempt fails. A line for each would add no information.
 
 use std::{
     borrow::Cow,
@@ -13,8 +13,8 @@ use tracing::{info, warn};
 /// Interval between the lines of one outage. Failures further apart than this are separate outages.
 const SAY_EVERY: Duration = Duration::from_mins(1);
 
-/// Records a failure of something that is tried again and again, or by many at once: `seldom!("what failed", error)`.
-/// Each place where it stands has its own [`Outage`], which ends by a minute without failures.
+/// Records a failure of an action that is repeated, or that many tasks attempt: `seldom!("what failed", error)`. Each
+/// call site has its own [`Outage`], which ends after a minute without failures.
 #[macro_export]
 macro_rules! seldom {
     ($what:literal, $error:expr) => {{
@@ -23,7 +23,7 @@ macro_rules! seldom {
     }};
 }
 
-/// Something that may fail again and again for one reason.
+/// An action that may fail repeatedly for one reason.
 #[derive(Debug)]
 pub struct Outage {
     what: Cow<'static, str>,
@@ -49,12 +49,12 @@ enum Line {
 }
 
 impl Outage {
-    /// Makes an outage that has not begun. `what` begins a sentence, e.g. `a request failed at MySQL`.
+    /// Creates an outage that has not begun. `what` begins a sentence, e.g. `a request failed at MySQL`.
     pub const fn new(what: &'static str) -> Self {
         Self { what: Cow::Borrowed(what), state: Mutex::new(None) }
     }
 
-    /// Like [`Outage::new`], for a text that is made at run time.
+    /// Like [`Outage::new`], for text built at run time.
     pub fn of(what: String) -> Self {
         Self { what: Cow::Owned(what), state: Mutex::new(None) }
     }
@@ -77,7 +77,7 @@ impl Outage {
         }
     }
 
-    /// Records that it works again. Writes a line if it had failed.
+    /// Records a success. Writes a line if there were failures before.
     pub fn over(&self) {
         let Some(state) = self.lock().take() else { return };
         let seconds = state.since.elapsed().as_secs();

@@ -90,8 +90,8 @@ where
             1
         }
     };
-    // Everything is drained. Threads of Kafka's client may remain: they sleep by the wall clock, and if it was set
-    // back, they would delay the exit by as much.
+    // Everything is drained. Threads of Kafka's client may remain. They sleep by the wall clock: if it was set back by
+    // an hour, they would delay the exit by an hour.
     std::thread::spawn(move || {
         std::thread::sleep(THREADS_MAX);
         std::process::exit(code.into())

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// Returns the error and each of its causes, joined by `: `. Our errors do not print their cause themselves. Those of
-/// several libraries do: a cause that the line ends with already is not repeated.
+/// Returns the error and each of its causes, joined by `: `. Our errors do not print their cause, but those of several
+/// libraries do: a cause with which the line already ends is not repeated.
 ///
 /// Use it wherever an error is logged (`error = report(&error)`): tracing's JSON formatter drops sources.
 pub fn report(error: &(dyn Error + 'static)) -> String {

@@ -6,8 +6,8 @@ use tracing::warn;
 use crate::report;
 
 /// Turns transparent huge pages off for this process; [`crate::run`] does so at its start. Our allocator asks for them.
-/// With them, the first use of fresh memory makes the system clear two megabytes at a time. Thousands of clients who
-/// connect at once need fresh memory, and meanwhile nobody was answered for up to 0.9 s
+/// With them, the first use of fresh memory makes the system clear two megabytes at a time. When thousands of clients
+/// connected at once, they needed fresh memory, and no client was answered for up to 0.9 s
 /// (docs/decisions/0086-memory-comes-in-small-pages.md). A failure costs only time, so it is logged.
 pub fn use_small_pages() {
     if let Err(error) = set_thp_disable(true) {

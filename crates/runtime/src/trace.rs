@@ -83,7 +83,7 @@ fn build(builder: SpanBuilder, parent: Option<&str>) -> Span {
     Span(span.span_context().is_sampled().then(|| Box::new(span)))
 }
 
-/// Returns whether spans are exported. Hops that would have to query a traceparent ask this first.
+/// Returns whether spans are exported. A hop that must query a traceparent checks this first.
 pub fn is_on() -> bool {
     EXPORT.get().is_some()
 }

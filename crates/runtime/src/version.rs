@@ -1,4 +1,4 @@
-//! Which build this is.
+//! Version and commit of this build.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Asks a server again and again whether it answers, for `/readyz`.
+//! Checks periodically whether a server answers, for `/readyz`.
 
 use std::{error::Error, future::Future, time::Duration};
 
@@ -6,16 +6,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Part, report};
 
-/// Pause between two questions. With [`CHECK_MAX`] it bounds how late an outage shows.
+/// Pause between two checks. With [`CHECK_MAX`] it bounds how late an outage shows.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// Time for one answer: above the three seconds that Kafka's client waits for its own.
+/// Timeout of a check: longer than the three seconds that Kafka's client waits for a response.
 const CHECK_MAX: Duration = Duration::from_secs(5);
 
 /// Reports in `part` whether `check` succeeds, until `stop`. A failure is reported with its causes, in one line.
 ///
-/// `stop` ends no check: a statement that is dropped may leave its connection in the middle of an answer, which the
-/// next user of the connection cannot read. So the end takes up to five seconds longer while a server is silent.
+/// `stop` does not interrupt a check: a dropped statement may leave its connection in the middle of a response, which
+/// the next user of the connection cannot read. So stopping takes up to five seconds longer while a server is silent.
 pub async fn watch<F, E>(part: Part, stop: CancellationToken, mut check: impl FnMut() -> F)
 where
     F: Future<Output = Result<(), E>>,

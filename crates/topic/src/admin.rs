@@ -18,10 +18,10 @@ use crate::{
 /// Default number of partitions of the keyed topics: room for 32 consumers, and the 64 expiry shards divide evenly.
 pub const DEFAULT_PARTITIONS: i32 = 32;
 
-/// Retention of events. It is also the maximum life of a view that was built from them.
+/// Retention of events. A view must expire sooner, so that it cannot lack a deleted event for ever.
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Retention of statistics: a campaign's report a month later, and nothing that the platform itself relies on.
+/// Retention of statistics, so that a campaign can be reported a month later. The platform itself does not need them.
 pub const STATS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Time after which a compacted topic's segment closes. Only closed segments are compacted, and readers read the whole
@@ -122,7 +122,7 @@ struct Wanted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     For(Duration),
-    /// The last message of each key, for ever.
+    /// The last message of each key is kept for ever.
     Compacted,
 }
 

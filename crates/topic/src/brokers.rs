@@ -23,7 +23,7 @@ pub(crate) fn set(config: &mut ClientConfig, brokers: &str) {
     };
     let (servers, query) = address.split_once('?').unwrap_or((address, ""));
     config.set("bootstrap.servers", servers).set("security.protocol", "ssl");
-    // The library's defaults, set explicitly because TLS is worthless without them.
+    // The library's defaults, set explicitly because TLS protects nothing without them.
     config.set("enable.ssl.certificate.verification", "true");
     config.set("ssl.endpoint.identification.algorithm", "https");
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {

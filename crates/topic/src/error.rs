@@ -47,8 +47,8 @@ pub enum TopicError {
         source: KafkaError,
     },
 
-    /// The broker did not acknowledge the message. If the error is retriable, the message may have been written all the
-    /// same.
+    /// The broker did not acknowledge the message. If the error is retriable, the message may have been written
+    /// nevertheless.
     #[error("message to {topic} was not acknowledged")]
     Produce {
         topic: String,
@@ -140,7 +140,7 @@ impl TopicError {
         })
     }
 
-    /// Returns whether the client that failed can send nothing any more.
+    /// Returns whether the failed client can no longer send anything.
     pub(crate) fn is_final_for_client(&self) -> bool {
         let Self::Produce { source, .. } = self else { return false };
         source.rdkafka_error_code() == Some(Code::Fatal)
@@ -217,7 +217,7 @@ mod tests {
         assert!(!produce(Code::Fatal).is_retriable());
     }
 
-    /// A claim that is given up is lost, so whatever may be due to the topic or the time is waited out.
+    /// A refused claim is lost, so an error that the topic or the moment may have caused is retried.
     #[test]
     fn only_a_message_that_is_wrong_itself_is_refused_for_good() {
         let produce = |code| TopicError::Produce {

@@ -23,8 +23,8 @@ pub fn brokers_address(data: &[u8]) {
     }
 }
 
-/// Decodes a message of a queued claim, of its progress and of a payment. Panics only if what was read is written as something
-/// else.
+/// Decodes the data as a queued claim, as progress and as a payment. Panics only if a decoded message is encoded as a
+/// different one.
 pub fn claim_message(data: &[u8]) {
     if let Ok(claim) = decode_claim(data) {
         let again = decode_claim(&encode_claim(&claim)).ok();

@@ -5,9 +5,9 @@
 //! Reading order: [`TopicNames`] (the topics), [`Event`] and the row types (their contents), [`ensure_topics`], then
 //! the clients: [`Producer`] (one message, one answer), [`OrderedProducer`] (a stream of messages and a watermark of
 //! those acknowledged), [`FencedWriter`] (one writer at a time), [`Consumer`] (a member of a group), [`TableReader`] (a
-//! whole topic from its beginning), [`read_history`] and [`find_message`] (one partition since a moment, for reports and
-//! support). Queued claims have clients of their own: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`], [`PartitionProgress`], and so
-//! have payments: [`PaymentMessage`], [`PaymentsReader`].
+//! whole topic from its beginning), [`read_history`] and [`find_message`] (one partition since a moment, for reports
+//! and support). Queued claims have their own clients: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`],
+//! [`PartitionProgress`]. So have payments: [`PaymentMessage`], [`PaymentsReader`].
 
 mod admin;
 mod brokers;

@@ -1,5 +1,5 @@
--- Ends the script with an error that names text in no known format. The caller drops the user's view: nothing in it can
--- be trusted, and the next reader rebuilds it from MySQL.
+-- Ends the script with an error that names the unreadable text. The caller drops the user's view: nothing in it can be
+-- trusted, and the next reader rebuilds it from MySQL.
 local function unreadable(what)
   error(redis.error_reply('UNREADABLE ' .. what))
 end

@@ -118,7 +118,7 @@ fn a_server_that_says_nothing_or_hardly_anything_is_given_up_in_time() {
     late(within(SOON, "", greeting("mysql_native_password", PLAIN, 21), listen));
     let by_tls = "?ssl-mode=REQUIRED";
     late(within(SOON, by_tls, greeting("mysql_native_password", WITH_TLS, 21), listen));
-    // One byte now and then keeps each single read short.
+    // A byte at short intervals keeps each single read short.
     late(within(SOON, "", vec![0xff, 0, 0, 0], |mut caller| {
         while caller.write_all(&[0]).is_ok() {
             thread::sleep(SOON / 20);
@@ -198,7 +198,7 @@ fn an_address_that_does_not_answer_is_given_up_in_time() {
     let limit = Duration::from_millis(200);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let silent = listener.local_addr().unwrap();
-    // Nothing accepts: once the queue is full, connection attempts get no answer.
+    // The listener accepts nothing: once its queue is full, connection attempts get no answer.
     let mut waiting = Vec::new();
     while let Ok(caller) = TcpStream::connect_timeout(&silent, limit) {
         waiting.push(caller);

@@ -1,4 +1,4 @@
-//! What a reader does with a view that it finds damaged. Consumers drop theirs themselves, when they write.
+//! Handles a damaged view that a reader finds. The consumer drops damaged views itself when it writes.
 
 use coupon::UserId;
 use metrics::counter;

@@ -128,7 +128,7 @@ impl<T: Truth> ViewReader<T> {
                     {
                         return Ok(MyCoupons { page, origin });
                     }
-                    // No time is left for a read of its own.
+                    // No time is left for the reader's own read.
                     if rebuilt == Some(Rebuilt::Unread) && Instant::now() >= deadline {
                         return Err(MyCouponsError::Unread);
                     }

@@ -29,8 +29,8 @@ use crate::{
 /// more than reading a short list for a rebuild.
 const REBUILDS_MAX: usize = 256;
 
-/// Number of long lists that are rebuilt at the same time. Each holds a connection to MySQL all the while, about a
-/// second for 100,000 coupons. They share MySQL with all other reads, so more lanes would not finish sooner.
+/// Number of long lists that are rebuilt at the same time. Each holds a connection to MySQL throughout, about a second
+/// for 100,000 coupons. They share MySQL with all other reads, so more lanes would not finish sooner.
 const LONG_MAX: usize = 2;
 
 /// Result of a rebuild.
@@ -229,7 +229,7 @@ impl<T: Truth> Inner<T> {
         drop(turn);
         state.send_replace(RebuildState::Long);
         let _lane = self.lanes.acquire().await.map_err(closed)?;
-        // For this long no other process begins a rebuild; after that one may have.
+        // While the nonce is young no other process begins a rebuild; later one may have.
         let nonce =
             if begun.elapsed() < NONCE_YOUNG { nonce } else { self.begin(user, clock).await? };
         let since = clock.now() - window();

@@ -5,9 +5,9 @@
 //! generation to every script while the connection lasts. No command runs on a connection whose generation is not
 //! known.
 //!
-//! In a cluster, the views of each slot have a generation of their own, according to their master. A dead master breaks
-//! its connection, and a master that has lost a slot answers so. Either way, the connections to all masters are given
-//! up.
+//! In a cluster, the views of each slot have their own generation, according to their master. A dead master breaks its
+//! connection, and a master that has lost a slot answers with a redirection. Either way, the connections to all masters
+//! are given up.
 //!
 //! Processes learn of a new generation at different times. So a change that finds a view of another generation drops
 //! it: a process that trusts that view, now or earlier, would miss the change.
@@ -120,8 +120,8 @@ impl Connection {
         attempts.made += 1;
         match self.connect(attempts.made).await {
             Ok(live) => {
-                // While many slots move, each gives the connection up. Waiting lets one reconnect cover several of
-                // them.
+                // Each slot that moves makes a caller give the connection up. The wait lets one reconnect cover several
+                // slots.
                 let is_cluster = live.masters.is_cluster();
                 let not_before = is_cluster.then(|| Instant::now() + RECONNECT_WAIT_MIN);
                 *attempts = Attempts { made: attempts.made, not_before, ..Attempts::default() };
@@ -191,7 +191,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Connects to the master that the one at `index` named in an `ASK`.
+    /// Connects to the master that the master at `index` named in an `ASK`.
     pub(crate) async fn follow(
         &self,
         live: &Live,

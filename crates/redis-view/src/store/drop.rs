@@ -10,7 +10,7 @@ use crate::{
     store::{connection::Live, send::ForUser},
 };
 
-/// Number of views that one pipeline of [`ViewStore::drop_all`] drops. Other commands get their turn between two
+/// Number of views that one pipeline of [`ViewStore::drop_all`] drops. The server runs other commands between
 /// pipelines.
 const DROPS_PER_CALL: usize = 1_000;
 
@@ -43,7 +43,7 @@ impl ViewStore {
         Ok(users.len())
     }
 
-    /// Drops these views, also where their slots are moving to.
+    /// Drops these views, also on masters to which their slots are moving.
     pub(crate) async fn drop_views(&self, users: &[UserId]) -> Result<(), ViewError> {
         if users.is_empty() {
             return Ok(());

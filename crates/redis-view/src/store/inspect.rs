@@ -10,7 +10,7 @@ use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
 /// Number of keys requested in one step of a scan.
 const SCAN_COUNT: usize = 1000;
 
-/// Most coupons of a view that is read in one transaction: a few milliseconds of the server.
+/// Maximum coupons of a view that is read in one transaction, which takes the server a few milliseconds.
 const WHOLE_MAX: usize = 10_000;
 
 /// Everything that a user's keys hold.
@@ -78,10 +78,10 @@ impl ViewStore {
         }
     }
 
-    /// Reads the contents of the user's keys: of most views in one transaction, of long ones in pieces, which would occupy
-    /// the server for longer than its other clients and this one wait.
+    /// Reads the contents of the user's keys: most views in one transaction, long ones in pieces. A transaction for a
+    /// long view would occupy the server for longer than clients wait.
     ///
-    /// What changes while pieces are read may be in the contents or not; a view that is rebuilt meanwhile is not trusted.
+    /// A change made between pieces may be missing from the contents. A view that is rebuilt meanwhile is not trusted.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -134,8 +134,8 @@ async fn read_whole(master: &mut MultiplexedConnection, keys: &[String; 2]) -> R
         .await
 }
 
-/// A scan returns everything that is there from its beginning to its end. The list comes first: what is applied between
-/// the scans makes the hash newer than the list, as it makes MySQL, which is read later.
+/// A scan returns all elements that exist during the whole scan. The list comes first: a change between the scans makes
+/// the hash newer than the list. MySQL is read later, so it may be newer too.
 async fn read_pieces(master: &mut MultiplexedConnection, keys: &[String; 2]) -> RedisResult<Read> {
     let token = async |master: &mut MultiplexedConnection| -> RedisResult<Option<String>> {
         redis::cmd("HGET").arg(&keys[1]).arg("~token").query_async(master).await

@@ -1,5 +1,5 @@
 //! Changes of many users in one round trip, because a consumer with a backlog would otherwise spend its time waiting
-//! for calls. Each user's call stays a command of its own; nothing is atomic over users.
+//! for calls. Each user has separate commands; nothing is atomic across users.
 
 use coupon::UserId;
 
@@ -73,7 +73,7 @@ impl ViewStore {
     /// Leave out changes that found the view [`Applied::Cold`].
     ///
     /// # Errors
-    /// As with [`ViewStore::apply_all`].
+    /// See [`ViewStore::apply_all`].
     pub async fn read_back_all(&self, users: &[UserChanges<'_>]) -> Result<u64, ViewError> {
         let operation = "read back";
         let (mut wanted, mut calls) = (Vec::new(), Vec::new());

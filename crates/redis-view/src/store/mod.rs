@@ -30,7 +30,7 @@ pub const CHANGES_PER_CALL: usize = 200;
 /// Answer of `view/apply_change.lua` for a cold view.
 pub(crate) const CODE_COLD: u8 = 0;
 
-/// Its answer for a view that had a later generation than the connection's.
+/// Answer of `view/apply_change.lua` for a cold view of a later generation than the connection's.
 pub(crate) const CODE_OUTDATED: u8 = 3;
 
 /// The view. Clones share its connections.

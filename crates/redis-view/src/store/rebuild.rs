@@ -32,7 +32,7 @@ const UNFINISHED_LIFE: Duration = Duration::from_secs(60);
 const VIEW_LIFE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 /// How far back a rebuild reads changes of coupons that are no longer unused: the topic's retention (7 days) and three
-/// more, because a message may have been written late and its segment is dropped late. Changes that the topic cannot
+/// more, because a message may be written late and its segment dropped late. Changes that the topic cannot
 /// replay need no tombstone.
 pub const REBUILD_WINDOW: Duration = Duration::from_secs(10 * 24 * 60 * 60);
 

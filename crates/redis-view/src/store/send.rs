@@ -13,7 +13,7 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, Ser
 
 use crate::{ViewError, ViewStore, store::connection::Live};
 
-/// How often a command is sent at most: twice if a server lacked the script.
+/// Maximum number of times a command is sent: twice if a server lacked the script.
 const ROUNDS_MAX: usize = 2;
 
 /// A command on the keys of one user.

@@ -1,4 +1,4 @@
-//! Circuit breakers, one per key: after a failure, one attempt at a time finds out whether the way is free again.
+//! Circuit breakers, one per key: after a failure, attempts are limited to one per interval until one succeeds.
 
 use std::{
     collections::HashMap,
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Keys that are remembered. Those that were forgotten only fail once more.
+/// Maximum keys kept. Forgetting a key costs only one more failed attempt.
 const KEYS_MAX: usize = 10_000;
 
 /// The last attempt of each key whose last attempt failed.
@@ -18,7 +18,8 @@ pub struct Breakers<K> {
 }
 
 impl<K: Eq + Hash> Breakers<K> {
-    /// After a failure, attempts of a key begin at this interval. It is how late a free way is noticed.
+    /// Creates breakers. After a failure, attempts of a key begin at this interval, which bounds how late a recovery is
+    /// noticed.
     pub fn new(try_every: Duration) -> Self {
         Self { try_every, failed: Mutex::default() }
     }
@@ -35,12 +36,12 @@ impl<K: Eq + Hash> Breakers<K> {
         }
     }
 
-    /// Notes that an attempt succeeded. Any may begin again.
+    /// Records that an attempt succeeded. Any attempt may begin again.
     pub fn succeeded(&self, key: &K) {
         self.lock().remove(key);
     }
 
-    /// Notes that an attempt failed.
+    /// Records that an attempt failed.
     pub fn failed(&self, key: K, now: Instant) {
         let mut failed = self.lock();
         if failed.len() >= KEYS_MAX {

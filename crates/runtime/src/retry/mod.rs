@@ -1,4 +1,4 @@
-//! When to try again after a failure: waits between attempts, and who attempts.
+//! When to retry after a failure: waits between attempts, and which attempts may begin.
 
 mod backoff;
 mod breakers;

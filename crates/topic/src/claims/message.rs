@@ -5,7 +5,7 @@
 //!  "payload_hash":"000102030405060708090a0b0c0d0e0f","quantity":2,"numbers":[1,2],"epoch":5,
 //!  "accept_after":"topic","admitted_at_ms":1700000000123,"left_after":98,"trace_parent":null}
 //! ```
-//! What is decoded lands, so a message that no gate can have written is refused as a whole.
+//! A decoded claim lands, so a message that no gate can have written is refused as a whole.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use serde_json::json;
 use super::partition::ONLY_BUCKET;
 use crate::{DecodeError, decode};
 
-/// The only version there is. Fields may be added under it.
+/// The only version. Fields may be added under it.
 const VERSION: u32 = 1;
 
 /// Digits of a payload hash.
@@ -71,7 +71,7 @@ pub fn encode_claim(queued: &QueuedClaim) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// Returns an error if the payload is too long or no JSON, or no gate can have queued such a claim.
+/// Returns an error if the payload is too long or not JSON, or no gate can have queued such a claim.
 pub fn decode_claim(payload: &[u8]) -> Result<QueuedClaim, DecodeError> {
     let wire: Wire = decode(payload)?;
     claim_of(wire).map_err(|why| DecodeError::Malformed(serde_json::Error::custom(why)))
@@ -112,7 +112,7 @@ fn claim_of(wire: Wire) -> Result<QueuedClaim, &'static str> {
     })
 }
 
-/// Numbers are given one for each coupon, or none if the template has no limit.
+/// Checks that there is one number for each coupon, or none for a template without a limit.
 fn check_numbers(quantity: u32, numbers: &[u8]) -> Result<(), &'static str> {
     if !(1..=limit::QUANTITY_MAX).contains(&quantity) {
         return Err("quantity is out of range");
@@ -128,7 +128,7 @@ fn check_numbers(quantity: u32, numbers: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Reads a key of a client, of a claim without one or of a job's row. The key of a fence would stop another claim.
+/// Parses the key of a client or of a job's row, or of a claim without a key. A fence's key would stop another claim.
 fn request_id(text: &str) -> Option<RequestId> {
     if let Ok(id) = RequestId::from_client(text) {
         return Some(id);

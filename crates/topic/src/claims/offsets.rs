@@ -20,8 +20,8 @@ use crate::{
 
 type Client = BaseConsumer<Silent>;
 
-/// Asks for the ends and the landed offsets of the topic `claims`. A client that failed is replaced at the next
-/// question: a new one needs no recovery. Clones share the client.
+/// Reads the end offsets and the landed offsets of the topic `claims`. The next request replaces a failed client: a new
+/// one needs no recovery. Clones share the client.
 #[derive(Clone)]
 pub struct QueueOffsets {
     inner: Arc<Inner>,
@@ -37,7 +37,7 @@ struct Inner {
 }
 
 impl QueueOffsets {
-    /// Makes it. It connects at the first question.
+    /// Creates it. The first request connects.
     pub fn new(brokers: &str, names: &TopicNames) -> Self {
         let inner = Inner {
             brokers: brokers.to_owned(),
@@ -59,9 +59,9 @@ impl QueueOffsets {
         self.ask(move |inner, client| Ok(inner.span(client, partition)?.1)).await
     }
 
-    /// Returns the offset before which every claim of a partition has ended. It is never before the oldest message that
-    /// there is: what retention or an operator has removed cannot land any more. Where the landers have committed
-    /// nothing it is that message, and 0 in a partition that never had one.
+    /// Returns the offset before which every claim of a partition has ended. It is never before the oldest message:
+    /// messages that retention or an operator has removed can no longer land. If the landers have committed nothing, it
+    /// is the oldest message's offset, and 0 in a partition that never had a message.
     ///
     /// # Errors
     ///
@@ -70,17 +70,17 @@ impl QueueOffsets {
         Ok(self.reach(partition).await?.committed)
     }
 
-    /// Like [`QueueOffsets::committed`], with the end of the partition. It may be below an end that was returned
-    /// before: a topic that was made anew, or a broker that has lost messages, begins below it. A new leader that does not
-    /// know yet how far its copies had come answers no end, rather than an earlier one (KIP-207).
+    /// Like [`QueueOffsets::committed`], with the end of the partition. The end may be below one returned earlier, if
+    /// the topic was recreated or a broker has lost messages. A new leader that does not know yet how far its copies
+    /// are returns an error, not an earlier end (KIP-207).
     ///
     /// # Errors
     ///
-    /// As of [`QueueOffsets::committed`].
+    /// See [`QueueOffsets::committed`].
     pub async fn reach(&self, partition: i32) -> Result<QueueReach, TopicError> {
         self.ask(move |inner, client| {
             let committed = inner.committed(client, partition)?;
-            // Asked second: what is appended in between only moves the end away.
+            // Read second: messages appended in between only raise the end.
             let (start, end) = inner.span(client, partition)?;
             Ok(QueueReach { committed: ended(committed, (start, end)), end })
         })
@@ -128,8 +128,8 @@ impl QueueOffsets {
 fn ended(committed: Option<i64>, (start, end): (i64, i64)) -> i64 {
     match committed {
         Some(offset) if offset <= end => offset.max(start),
-        // Beyond the end: it is of messages that the partition has lost, for example of a topic that was made anew. The
-        // landers begin again at its start.
+        // An offset beyond the end belongs to messages that the partition has lost, for example when the topic was
+        // recreated. The landers begin again at its start.
         Some(_) | None => start,
     }
 }

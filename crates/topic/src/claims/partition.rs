@@ -1,15 +1,14 @@
 //! Which partition of the topic `claims` a template's claims are in.
 //!
-//! A rebuild waits until what one partition held has landed, so every process must agree on the partition, whatever
-//! client library it uses and however that hashes keys. Hence a function of our own. Neither it nor the number of
-//! partitions ever changes.
+//! A rebuild waits until the claims of one partition have landed. So all processes must agree on the partition, however
+//! their client libraries hash keys. Hence a function of our own. Neither it nor the number of partitions ever changes.
 
 use coupon::TemplateId;
 
 /// The bucket of every claim for now: a template's whole stock is on one Redis slot.
 pub const ONLY_BUCKET: u32 = 0;
 
-/// Multipliers and increment of `SplitMix64`, which spreads ids whose low bits hardly differ.
+/// Multipliers and increment of `SplitMix64`, which evenly spreads ids whose low bits hardly differ.
 const MIX: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -37,7 +36,7 @@ fn mixed(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Claims that are queued during an upgrade are found where they are: these values never change.
+    /// These values never change, so that claims queued before an upgrade are found after it.
     #[test]
     fn the_partition_of_a_template_never_changes() {
         for (template, bucket, partitions, partition) in [

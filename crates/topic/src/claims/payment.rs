@@ -3,8 +3,8 @@
 //! ```json
 //! {"claim_id":"7","merchant_id":"1","payment_ref":"pay-17","coupons":["8","9"]}
 //! ```
-//! Without `coupons` it confirms all coupons of the claim as issued. The key is the claim's id, so that the payments of one
-//! claim stay in order. What no payment can say is refused as a whole.
+//! Without `coupons` it confirms all coupons of the claim as issued. The key is the claim's id, so that the payments of
+//! one claim stay in order. A message that is not a valid payment is refused as a whole.
 
 use coupon::{ClaimId, CouponId, MerchantId, limit, text};
 use serde::{Deserialize, Serialize, de::Error as _};
@@ -35,11 +35,11 @@ impl PaymentMessage {
     }
 }
 
-/// Decodes a payment. Its coupons are put in order. Unknown fields are ignored, so that fields can be added.
+/// Decodes a payment and sorts its coupons. Unknown fields are ignored, so that fields can be added.
 ///
 /// # Errors
 ///
-/// Returns an error if the payload is too long or no JSON, or no payment says this.
+/// Returns an error if the payload is too long, not JSON or not a valid payment.
 pub fn decode_payment(payload: &[u8]) -> Result<PaymentMessage, DecodeError> {
     let mut payment: PaymentMessage = decode(payload)?;
     if let Some(coupons) = &mut payment.coupons {

@@ -1,4 +1,4 @@
-//! What a reader holds of each partition: messages that wait, and the batch that is being worked on.
+//! The messages that a reader holds of each partition: those that wait, and the batch in progress.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -8,15 +8,15 @@ use std::{
 
 use super::reader::{LaneBatch, LaneMessage};
 
-/// What is held of every partition.
+/// The messages held of all partitions.
 #[derive(Debug)]
 pub(super) struct Prefetch<T> {
     lanes: BTreeMap<i32, Lane<T>>,
     /// Partition of the last batch, so that partitions take turns.
     last: i32,
-    /// The partitions that were owned at the last look.
+    /// The partitions owned at the last [`Prefetch::keep`].
     owned: Vec<i32>,
-    /// Owned since the last look: the client may have stopped fetching them under an earlier ownership.
+    /// Newly owned partitions: the client may have paused fetching them under an earlier ownership.
     new: Vec<i32>,
 }
 
@@ -30,17 +30,17 @@ pub(super) struct Fetching {
 #[derive(Debug)]
 struct Lane<T> {
     waiting: VecDeque<LaneMessage<T>>,
-    /// Offset behind the last message that arrived.
+    /// Offset after the last message that arrived.
     end: i64,
-    /// What was given out and is not done: its first offset, and the one behind its last.
+    /// The batch handed out and not done: its first offset, and the one after its last.
     out: Option<(i64, i64)>,
-    /// Whether the next batch may follow although something is out.
+    /// Whether the next batch may follow although one is out.
     is_passed: bool,
     /// Whether its fetching was paused.
     is_stopped: bool,
 }
 
-// Not derived: what a message holds has no default.
+// Not derived: that would require `T: Default`.
 impl<T> Default for Prefetch<T> {
     fn default() -> Self {
         Self { lanes: BTreeMap::new(), last: 0, owned: Vec::new(), new: Vec::new() }
@@ -67,7 +67,7 @@ impl<T> Prefetch<T> {
         lane.is_stopped = false;
     }
 
-    /// Drops what is held of other partitions than these.
+    /// Drops the messages of all other partitions.
     pub(super) fn keep(&mut self, partitions: &[i32]) {
         if self.owned == partitions {
             return;
@@ -79,8 +79,8 @@ impl<T> Prefetch<T> {
         self.owned = partitions.to_vec();
     }
 
-    /// Returns how fetching changes, if `share` messages of a partition may wait. Each partition has its own share, so a
-    /// backlog of one holds up no other.
+    /// Returns how fetching changes, if `share` messages of a partition may wait. Each partition has its own share, so
+    /// the backlog of one does not delay others.
     pub(super) fn fetching(&mut self, share: usize) -> Fetching {
         let mut fetching = Fetching { stop: Vec::new(), go_on: mem::take(&mut self.new) };
         for (partition, lane) in &mut self.lanes {
@@ -89,7 +89,7 @@ impl<T> Prefetch<T> {
                 lane.is_stopped = true;
                 fetching.stop.push(*partition);
             } else if waiting <= share / 2 && lane.is_stopped {
-                // Half, so that a client that stops and goes on does so once for many messages.
+                // Half, so that the client pauses and resumes once for many messages.
                 lane.is_stopped = false;
                 fetching.go_on.push(*partition);
             }
@@ -97,14 +97,14 @@ impl<T> Prefetch<T> {
         fetching
     }
 
-    /// Lets a partition give its next batch although something is out. Returns whether that changes anything.
+    /// Lets a partition hand out its next batch although one is out. Returns whether that changes anything.
     pub(super) fn pass(&mut self, partition: i32) -> bool {
         let lane = self.lanes.get_mut(&partition).filter(|lane| lane.out.is_some());
         lane.is_some_and(|lane| !mem::replace(&mut lane.is_passed, true))
     }
 
-    /// Gives out up to `max` messages of the next partition of which no batch is out, or whose batch was passed; `None`
-    /// if no such message waits.
+    /// Hands out up to `max` messages of the next partition that has no batch out, or whose batch was passed; `None` if
+    /// no such message waits.
     pub(super) fn take(&mut self, max: usize) -> Option<LaneBatch<T>> {
         let is_next =
             |lane: &Lane<T>| (lane.out.is_none() || lane.is_passed) && !lane.waiting.is_empty();
@@ -120,8 +120,8 @@ impl<T> Prefetch<T> {
         Some(LaneBatch { partition, messages })
     }
 
-    /// Records that everything before `next_offset` is done. Returns whether it belongs to what is out, and may be
-    /// stored.
+    /// Records that everything before `next_offset` is done. Returns whether the offset belongs to the batch that is
+    /// out, and may be stored.
     pub(super) fn done(&mut self, partition: i32, next_offset: i64) -> bool {
         let Some(lane) = self.lanes.get_mut(&partition) else { return false };
         let Some((first, end)) = lane.out else { return false };
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(prefetch.fetching(4), changed(&[0], &[]), "it came on all the same");
     }
 
-    /// The client keeps a partition stopped over a rebalance.
+    /// The client keeps a partition paused across a rebalance.
     #[test]
     fn a_partition_that_is_owned_anew_is_fetched() {
         let mut prefetch = Prefetch::default();
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(prefetch.fetching(1), Fetching { stop: vec![], go_on: vec![0] });
     }
 
-    /// Losing a partition and getting it again may go unnoticed between two looks.
+    /// A partition may be lost and assigned again between two calls of [`Prefetch::keep`].
     #[test]
     fn a_partition_that_came_back_begins_anew() {
         let mut prefetch = filled(&[(0, 5), (0, 6), (0, 7)]);

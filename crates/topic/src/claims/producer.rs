@@ -19,15 +19,15 @@ use crate::{
 pub struct QueuePosition {
     /// Partition of the topic `claims`.
     pub partition: i32,
-    /// Offset of the claim. The broker does not say the offset of a message that it got twice: then this is the last one
-    /// of the partition, which is not before the claim.
+    /// Offset of the claim. The broker does not return the offset of a message that it received twice: then this is the
+    /// last one of the partition, which is not before the claim.
     pub offset: i64,
 }
 
-/// Publishes queued claims. Many may be under way at once. Clones share one connection.
+/// Publishes queued claims, many at once. Clones share one connection.
 ///
-/// A claim that is published twice lands once, so after an error the same claim is simply published again, and the client
-/// need not be idempotent.
+/// A claim that is published twice lands once. So after an error the same claim is published again, and the client need
+/// not be idempotent.
 #[derive(Clone)]
 pub struct ClaimsProducer {
     inner: Arc<Inner>,
@@ -44,7 +44,7 @@ struct Inner {
 }
 
 impl ClaimsProducer {
-    /// Makes a producer. It connects with the first call, so a process starts without a broker.
+    /// Creates a producer. The first call connects, so a process starts without a broker.
     pub fn new(brokers: &str, names: &TopicNames, options: ProducerOptions) -> Self {
         let inner = Inner {
             brokers: brokers.to_owned(),
@@ -60,8 +60,8 @@ impl ClaimsProducer {
     ///
     /// # Errors
     ///
-    /// Returns an error if the message is not acknowledged. It may have been written all the same, unless the error is
-    /// [refused for good](TopicError::is_refused_for_good).
+    /// Returns an error if the message is not acknowledged. It may have been written nevertheless, unless the broker
+    /// [refused it for good](TopicError::is_refused_for_good).
     pub async fn publish(&self, queued: &QueuedClaim) -> Result<QueuePosition, TopicError> {
         let claim = &queued.admission.claim;
         let partition = self.partition_of(claim.template_id).await?;

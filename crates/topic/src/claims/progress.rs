@@ -18,9 +18,9 @@ pub struct PartitionProgress {
     pub committed: i64,
     /// Offset that the next message will get, as the lander last saw it.
     pub end: i64,
-    /// Claims that ended in a second, of late; 0 if unknown.
+    /// Claims that recently ended per second; 0 if unknown.
     pub landed_per_s: f64,
-    /// When it was true, by the lander's clock: milliseconds since 1970.
+    /// When it was measured, by the lander's clock: milliseconds since 1970.
     pub at_ms: i64,
 }
 
@@ -30,7 +30,7 @@ impl PartitionProgress {
         self.partition.to_string()
     }
 
-    /// Encodes it. A rate that is no number is unknown.
+    /// Encodes it. A rate that is not finite becomes 0, unknown.
     pub fn encode(&self) -> Vec<u8> {
         let rate = if self.landed_per_s.is_finite() { self.landed_per_s } else { 0.0 };
         let message = json!({
@@ -47,8 +47,8 @@ impl PartitionProgress {
     ///
     /// # Errors
     ///
-    /// Returns an error if the payload is too long or is not JSON of this shape, or if an offset or the time is one that
-    /// cannot be.
+    /// Returns an error if the payload is too long or is not JSON of this shape, or if an offset or the time is
+    /// impossible.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         let read: Self = decode(payload)?;
         let is_possible = read.committed >= 0

@@ -12,12 +12,12 @@ use crate::{
     TopicError, TopicNames, decode_payment,
 };
 
-/// Batches of a partition that wait while one is out: enough for the next one to be there at once. Where so many wait
-/// the partition is fetched no further, and others are. One read may exceed it by less than a batch.
+/// Batches of a partition that wait while one is out: the next one is then available at once. At this limit the
+/// partition is not fetched further, but others are. One read may exceed it by less than a batch.
 pub const PREFETCH_BATCHES: usize = 1;
 
-/// Small, because all partitions wait in one queue of the client: what is fetched of one that has its share is dropped
-/// there and fetched again. A batch of small claims fits into one answer.
+/// Small, because all partitions share one queue of the client: when a partition is paused, its messages there are
+/// dropped and fetched again. A batch of small claims fits into one response.
 const FETCH_AHEAD: FetchAhead =
     FetchAhead { kbytes: 1024, partition_bytes: 256 * 1024, least_bytes: 1 };
 
@@ -38,7 +38,7 @@ pub struct LaneMessage<T> {
     pub at: DateTime<Utc>,
     /// Template and bucket of a claim, or the claim of a payment, as text.
     pub key: Vec<u8>,
-    /// What it says, or the payload if it is not readable: [`decode_claim`] or [`decode_payment`] says why.
+    /// The decoded message, or the payload if unreadable: [`decode_claim`] or [`decode_payment`] returns the reason.
     pub body: Result<T, Vec<u8>>,
 }
 
@@ -54,10 +54,10 @@ pub type ClaimsReader = LaneReader<QueuedClaim>;
 /// Reads payments, in a group of its own.
 pub type PaymentsReader = LaneReader<PaymentMessage>;
 
-/// A member of the landers' group. One task at a time asks for batches; any may report them done.
+/// A member of a landers' group. One task at a time requests batches; any task may report them done.
 ///
-/// While a batch of a partition is out, that partition gives no other one, unless it is passed. Offsets are committed every second, in
-/// [`LaneReader::commit_now`] and when partitions are given up.
+/// While a batch of a partition is out, that partition hands out no other one, unless it is passed. Offsets are
+/// committed every second, in [`LaneReader::commit_now`] and when partitions are given up.
 pub struct LaneReader<T> {
     consumer: Consumer,
     topic: String,
@@ -68,8 +68,8 @@ pub struct LaneReader<T> {
 }
 
 impl LaneReader<QueuedClaim> {
-    /// Joins the landers' group, from the oldest message where it has no offset yet. Partitions arrive later. What is
-    /// fetched ahead is the reader's own affair, whatever `options` say.
+    /// Joins the landers' group. A partition without a committed offset is read from its oldest message. Partitions
+    /// arrive later. The reader ignores the `fetch_ahead` of `options`.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl LaneReader<PaymentMessage> {
     ///
     /// # Errors
     ///
-    /// As of [`ClaimsReader::join`].
+    /// See [`ClaimsReader::join`].
     pub async fn join(
         brokers: &str,
         names: &TopicNames,
@@ -118,11 +118,11 @@ impl<T> LaneReader<T> {
         &self.topic
     }
 
-    /// Waits for messages of a partition of which no batch is out, or whose batch was passed, and takes up to `max` of them. Never waits for a
-    /// batch to fill. Waits out broker outages. Cancel-safe.
+    /// Waits for messages of a partition that has no batch out, or whose batch was passed, and takes up to `max` of
+    /// them. Never waits for a batch to fill. Waits out broker outages. Cancel-safe.
     ///
-    /// Rebalances happen inside this call. What is held of a partition that was lost is dropped; its batch that is out
-    /// may be landed all the same, but no offset of it is stored.
+    /// Rebalances happen inside this call. Waiting messages of a lost partition are dropped. Its batch that is out may
+    /// still be landed, but no offset of it is stored.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl<T> LaneReader<T> {
     pub async fn next_batch(&self, max: usize) -> Result<LaneBatch<T>, TopicError> {
         let owned = self.consumer.rebalances();
         loop {
-            // Created before the look, so that what is freed in between wakes it.
+            // Created before the check, so that a partition freed in between wakes it.
             let freed = self.freed.notified();
             if let Some(batch) = self.take(max, &owned.borrow().of(&self.topic)) {
                 return Ok(batch);
@@ -143,9 +143,8 @@ impl<T> LaneReader<T> {
         }
     }
 
-    /// Marks everything before `next_offset` in a partition as done; the partition gives its next batch once all of
-    /// the one that is out is done. Does nothing for a partition that was lost meanwhile: its new owner repeats the
-    /// batch.
+    /// Marks everything before `next_offset` in a partition as done. Once the whole batch is done, the partition hands
+    /// out its next one. Does nothing for a partition that was lost meanwhile: its new owner repeats the batch.
     pub fn done(&self, partition: i32, next_offset: i64) {
         if self.lock().done(partition, next_offset) {
             self.consumer.store_before(&self.topic, partition, next_offset);
@@ -153,15 +152,15 @@ impl<T> LaneReader<T> {
         }
     }
 
-    /// Lets a partition give its next batch although the one that is out is not done. Nothing is done behind the first
-    /// message of both that is not.
+    /// Lets a partition hand out its next batch although the one that is out is not done. [`LaneReader::done`] must not
+    /// go past the first message of either batch that is not done.
     pub fn pass(&self, partition: i32) {
         if self.lock().pass(partition) {
             self.freed.notify_waiters();
         }
     }
 
-    /// Commits what is done, now.
+    /// Commits the offsets of done messages now.
     ///
     /// # Errors
     ///
@@ -175,15 +174,15 @@ impl<T> LaneReader<T> {
         self.consumer.rebalances()
     }
 
-    /// Gives up all partitions and leaves the group until [`LaneReader::rejoin`]. Batches that are out may be landed all
-    /// the same, but no offset of them is stored.
+    /// Gives up all partitions and leaves the group until [`LaneReader::rejoin`]. Batches that are out may still be
+    /// landed, but no offset of them is stored.
     ///
     /// # Errors
     ///
-    /// As of [`LaneReader::next_batch`].
+    /// See [`LaneReader::next_batch`].
     pub async fn leave(&self) -> Result<(), TopicError> {
         self.consumer.leave().await?;
-        // Not left to the next batch: partitions may be back before it is asked for.
+        // At once, not in `next_batch`: partitions may be assigned again before that call.
         self.lock().keep(&[]);
         Ok(())
     }
@@ -192,12 +191,12 @@ impl<T> LaneReader<T> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the client does not take part; it has not joined.
+    /// Returns an error if the client rejects the subscription; the reader has not joined.
     pub fn rejoin(&self) -> Result<(), TopicError> {
         self.consumer.rejoin()
     }
 
-    /// Commits what is done and leaves the group, so that other members take over at once.
+    /// Commits the offsets of done messages and leaves the group, so that other members take over at once.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! Adds the configured brokers again to a client that lost all of them.
 //!
 //! librdkafka removes brokers that a metadata response does not name. A broker that rejoins after an outage names none
-//! for a moment, not even itself. The client then has no broker left and starts again from its bootstrap list: one
-//! thread schedules that, another cancels what was scheduled before, and in the wrong order the client stays without
+//! for a moment, not even itself. The client then has no broker left and starts again from its bootstrap list. One
+//! thread schedules that restart, another cancels earlier schedules; in the wrong order the client stays without
 //! brokers for ever (docs/decisions/0016). So after each loss the brokers are added again, which changes nothing for a
 //! client that has recovered by itself.
 
@@ -125,8 +125,7 @@ pub(crate) fn are_lost(error: &KafkaError) -> bool {
     error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown)
 }
 
-/// Creates a client. This waits for the client's threads, and was seen to wait for a minute while the clock of the host
-/// was moved.
+/// Creates a client. This waits for the client's threads: once for a minute, while the host's clock was moved.
 fn create<T, C>(config: &ClientConfig, context: C) -> Result<Arc<T>, TopicError>
 where
     T: FromClientConfigAndContext<C>,

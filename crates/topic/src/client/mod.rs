@@ -145,11 +145,11 @@ where
     tokio::task::spawn_blocking(call).await.map_err(TopicError::Interrupted)?
 }
 
-/// Drops a client on another thread, because closing it blocks for a tenth of a second or more. The runtime does not end
-/// before that: a client's own threads must not outlive the process's libraries.
+/// Drops a client on another thread, because closing it blocks for a tenth of a second or more. The runtime waits for
+/// this: a client's threads must not outlive the process's libraries.
 pub(crate) fn close_aside<T: Send + 'static>(client: T) {
     match Handle::try_current() {
-        // A runtime that ends drops the call, and with it the client.
+        // A runtime that is shutting down drops the closure, and with it the client.
         Ok(runtime) => drop(runtime.spawn_blocking(move || drop(client))),
         Err(_) => drop(client),
     }

@@ -12,8 +12,8 @@ use tracing::debug;
 
 use crate::{TopicError, client};
 
-/// Asks the brokers whether each partition of a topic has a leader. A client that failed is replaced at the next
-/// question: a new one needs no recovery. Clones share the client.
+/// Asks the brokers whether each partition of a topic has a leader. The next check replaces a failed client: a new one
+/// needs no recovery. Clones share the client.
 #[derive(Clone)]
 pub struct BrokerProbe {
     brokers: String,
@@ -38,12 +38,12 @@ impl ClientContext for Silent {
 impl ConsumerContext for Silent {}
 
 impl BrokerProbe {
-    /// Makes a probe. It connects at the first question.
+    /// Creates a probe. The first check connects.
     pub fn new(brokers: &str, topic: &str) -> Self {
         Self { brokers: brokers.to_owned(), topic: topic.to_owned(), client: Arc::default() }
     }
 
-    /// Asks once; takes at most about three seconds.
+    /// Checks once; takes at most about three seconds.
     ///
     /// # Errors
     /// No broker answers, or a partition of the topic has no leader.

@@ -6,13 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval between two lines of one kind, over all clients of the process. What they say is in `/readyz` too.
+/// Interval between two lines of one kind, over all clients of the process. `/readyz` reports the outage too.
 const SAY_EVERY: Duration = Duration::from_mins(1);
 
 /// Facilities of lines about connections, which repeat.
 const OF_CONNECTIONS: [&str; 2] = ["FAIL", "ERROR"];
 
-/// Mark of a line about TLS, which says what no error says: why a certificate was not accepted.
+/// Mark of a line about TLS. Only such lines say why a certificate was not accepted.
 const OF_TLS: &str = "SSL";
 
 /// When a line of each kind was last written.

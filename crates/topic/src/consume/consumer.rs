@@ -37,28 +37,28 @@ use crate::{
 /// Interval between commits of stored offsets. A killed consumer repeats at most this much.
 const COMMIT_INTERVAL_MS: &str = "1000";
 
-/// Maximum time the broker delays the response to a fetch that finds less than [`FetchAhead::least_bytes`]. It bounds how
-/// long a stopping broker waits for us.
+/// Maximum time the broker delays the response to a fetch that finds less than [`FetchAhead::least_bytes`]. It bounds
+/// how long a stopping broker waits for us.
 const FETCH_WAIT_MS: &str = "100";
 
 /// Pause before the next fetch once [`FetchAhead::kbytes`] are buffered. With the client's default of one second a
-/// consumer drains the buffer and then idles: at most 4 MiB/s, however fast the broker is.
+/// consumer drains the buffer and then idles: it reads one buffer per second, however fast the broker is.
 pub(crate) const FETCH_AGAIN_MS: &str = "10";
 
-/// How much a client fetches before it is asked for it. All partitions share one queue, first in, first out.
+/// How much a client fetches ahead. All partitions share one queue, first in, first out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchAhead {
-    /// Kilobytes in the queue at which nothing more is fetched.
+    /// Kilobytes in the queue at which fetching pauses.
     pub kbytes: u32,
-    /// Most bytes of one partition in one answer. A larger message comes alone.
+    /// Maximum bytes of one partition in one response. A larger message comes alone.
     pub partition_bytes: u32,
-    /// Bytes of all partitions for which an answer waits, for a tenth of a second at most. With 1 a new message comes at
-    /// once, and costs the broker an answer of its own.
+    /// Minimum bytes of a response, over all partitions; the broker waits for them at most a tenth of a second. With 1
+    /// a new message comes at once, and costs the broker a response of its own.
     pub least_bytes: u32,
 }
 
 impl Default for FetchAhead {
-    /// Enough to never starve, small enough for a lean process.
+    /// Large enough never to starve a consumer, small enough for a lean process.
     fn default() -> Self {
         Self { kbytes: 16 * 1024, partition_bytes: 1024 * 1024, least_bytes: 1 }
     }
@@ -103,8 +103,8 @@ pub struct Consumer {
 type Client = StreamConsumer<Member>;
 
 impl Consumer {
-    /// Joins `group` for `topics`, from the earliest message where the group has no offset yet. Partitions arrive
-    /// later, see [`Consumer::rebalances`].
+    /// Joins `group` for `topics`. A partition without a committed offset is read from its earliest message. Partitions
+    /// arrive later, see [`Consumer::rebalances`].
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Consumer {
         let names = topics.clone();
         let inner = client::blocking(move || {
             match client::await_topics(inner.client(), &address, &names) {
-                // The others are consumed, and this one once it has a leader.
+                // The other partitions are consumed now, this one once it has a leader.
                 Err(error @ TopicError::NoLeader { .. }) => {
                     warn!(error = %error, "consuming the rest");
                 }
@@ -189,7 +189,7 @@ impl Consumer {
 
     /// Like [`Consumer::store`], for all messages before `next_offset`.
     pub(crate) fn store_before(&self, topic: &str, partition: i32, next_offset: i64) {
-        // The client adds the one that is taken off here.
+        // The client adds 1 to the offset.
         if let Err(error) = self.client().store_offset(topic, partition, next_offset - 1) {
             debug!(
                 topic,
@@ -201,8 +201,8 @@ impl Consumer {
         }
     }
 
-    /// Stops or resumes fetching partitions. What was fetched of a partition that stops and was not received yet is
-    /// fetched again. A partition may still be stopped when it comes back after a rebalance.
+    /// Pauses or resumes fetching partitions. Messages of a paused partition that were fetched and not received yet are
+    /// fetched again. A partition may still be paused when a rebalance assigns it again.
     pub(crate) fn set_fetching(&self, topic: &str, partitions: &[i32], is_on: bool) {
         if partitions.is_empty() {
             return;
@@ -212,7 +212,7 @@ impl Consumer {
             list.add_partition(topic, *partition);
         }
         let client = self.client();
-        // Waits for the client's thread, which does no work that blocks.
+        // Waits for the client's thread, which never blocks.
         let set = if is_on { client.resume(&list) } else { client.pause(&list) };
         if let Err(error) = set {
             debug!(topic, error = %error, "fetching is not changed: the partitions have moved on");
@@ -239,8 +239,8 @@ impl Consumer {
         client::blocking(move || commit_stored(client.as_ref()).map_err(TopicError::Commit)).await
     }
 
-    /// Commits the stored offsets and leaves the group, so that other members take over at once. If the group is just
-    /// sharing out its partitions, the offsets count no more: the new owners repeat those messages.
+    /// Commits the stored offsets and leaves the group, so that other members take over at once. During a rebalance the
+    /// group rejects the offsets: the new owners repeat those messages.
     ///
     /// # Errors
     ///
@@ -265,13 +265,13 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// As of [`Consumer::next_batch`].
+    /// See [`Consumer::next_batch`].
     pub(crate) async fn leave(&self) -> Result<(), TopicError> {
         self.membership.send_modify(|membership| membership.is_away = true);
         self.client().unsubscribe();
         let mut owned = self.rebalances();
         while !owned.borrow_and_update().all().is_empty() {
-            // The partitions are given up inside of a read. Their next owner reads these messages again.
+            // The partitions are given up during a read. Their next owner reads these messages again.
             tokio::select! {
                 _ = owned.changed() => {}
                 read = self.next_batch(1) => drop(read?),
@@ -284,7 +284,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// The client does not take the subscription; it has not joined.
+    /// The client rejects the subscription; the consumer has not joined.
     pub(crate) fn rejoin(&self) -> Result<(), TopicError> {
         subscribe(&self.client(), &self.topics)?;
         self.membership.send_modify(|membership| {
@@ -318,7 +318,7 @@ impl Consumer {
         }
     }
 
-    /// Replaces the stuck client by a fresh one and ignores later callbacks of the stuck one.
+    /// Replaces the stuck client with a fresh one and ignores later callbacks of the stuck one.
     fn replace(&self) -> Result<(), TopicError> {
         warn!(
             lost_for_ms = self.rejoin_within.as_millis(),
@@ -332,7 +332,7 @@ impl Consumer {
         let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
         let stuck = mem::replace(&mut *client, fresh);
         drop(client);
-        // Dropping it may block on what it is stuck on.
+        // Dropping a stuck client may block too.
         thread::spawn(move || drop(stuck));
         Ok(())
     }

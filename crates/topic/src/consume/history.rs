@@ -1,5 +1,5 @@
-//! Reads what one partition was sent since a moment, for reports, or looks for one message of it, for support: bounded in
-//! time and in messages.
+//! Reads the messages of one partition since a moment, for reports, or searches them for one message, for support. Both
+//! are bounded in time and in messages.
 
 use std::{
     ops::ControlFlow,
@@ -22,7 +22,7 @@ use crate::{
 /// Timeout of one poll.
 const POLL_MAX: Duration = Duration::from_millis(100);
 
-/// Shortest timeout of a request that is sent when hardly any time is left.
+/// Minimum timeout of a request, even if less time is left.
 const REQUEST_MIN: Duration = Duration::from_millis(1);
 
 /// Which messages to read. Their times are those of their producers, in milliseconds since 1970.
@@ -30,7 +30,7 @@ const REQUEST_MIN: Duration = Duration::from_millis(1);
 pub struct HistorySpan {
     /// Reading begins at the first message of this time or later.
     pub from_ms: i64,
-    /// Reading ends at the first message of this time or later, or at the partition's end as it is at the beginning.
+    /// Reading ends at the first message of this time or later, or at the end that the partition had at the start.
     pub until_ms: i64,
     /// Time limit of the whole call.
     pub within: Duration,
@@ -43,7 +43,7 @@ pub struct HistorySpan {
 pub enum Reached {
     /// Everything in the span was read.
     End,
-    /// A limit ended it after a message of this time; `None`: before the first message.
+    /// A limit or `Break` ended the reading after a message of this time; `None`: before the first message.
     Limit(Option<i64>),
 }
 
@@ -79,7 +79,7 @@ pub enum Search {
     Found(Box<Message>),
     /// The whole span was read, and none of its messages fits.
     Nothing,
-    /// None of the span's messages that are kept fits, but the topic has deleted older ones, perhaps of the span.
+    /// No remaining message of the span fits, but the topic has deleted older ones, perhaps of the span.
     Forgotten,
     /// A limit ended the search.
     Limit,
@@ -129,11 +129,11 @@ struct Reading {
 
 /// The offsets to read.
 struct Offsets {
-    /// Of the first message of the span that is kept.
+    /// Offset of the first remaining message of the span.
     start: i64,
-    /// Behind the partition's last one.
+    /// Offset after the partition's last message.
     end: i64,
-    /// Whether messages before `start` were deleted that may have been of the span.
+    /// Whether deleted messages before `start` may have belonged to the span.
     is_cut: bool,
 }
 
@@ -186,7 +186,7 @@ impl Reading {
         let start = found.elements().first().map(TopicPartitionListElem::offset);
         let start = match start {
             Some(Offset::Offset(start)) => start.max(first),
-            // No message is as late.
+            // No message of this time or later.
             _ => end,
         };
         Ok(Offsets { start, end, is_cut: first > 0 && start <= first })

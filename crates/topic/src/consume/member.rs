@@ -22,7 +22,7 @@ pub struct Assignment {
     standing: Standing,
 }
 
-/// Whether the group has dealt partitions to a member.
+/// Whether the group has assigned partitions to a member.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Standing {
     /// The first assignment has not come.
@@ -33,8 +33,8 @@ enum Standing {
 }
 
 impl Assignment {
-    /// Returns whether the group has assigned partitions, and they were not lost since. With more members than partitions
-    /// it assigns none to some: that stands too.
+    /// Returns whether the group has made an assignment, and it was not lost since. With more members than partitions,
+    /// some assignments are empty: they stand too.
     pub fn stands(&self) -> bool {
         self.standing == Standing::Stands
     }
@@ -80,7 +80,7 @@ pub(crate) struct Membership {
     pub(crate) lost_since: Option<Instant>,
     /// Number of clients replaced so far.
     pub(crate) replaced: u32,
-    /// Whether it left the group on purpose: then no assignment is waited for.
+    /// Whether it left the group on purpose, and expects no assignment.
     pub(crate) is_away: bool,
 }
 
@@ -141,8 +141,8 @@ impl ConsumerContext for Member {
         }
     }
 
-    /// Follows the assignment by the events. Asking the client for it would block for ever in a client that closes: the
-    /// thread that answers ends once the last partition is given up.
+    /// Tracks the assignment by its events. Querying a client that is closing would block for ever: the thread that
+    /// answers ends once the last partition is given up.
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let is_new = matches!(rebalance, Rebalance::Assign(_));
         let (mut owned, mut is_lost) = (0, false);

@@ -81,7 +81,7 @@ pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i6
     .await
 }
 
-/// Returns the next offset for `group` in each partition of `topic` that it has committed.
+/// Returns the committed offset of `group`, the next to read, in each partition of `topic` that has one.
 ///
 /// # Errors
 ///
@@ -119,7 +119,7 @@ fn committed(
     Ok(known.collect())
 }
 
-/// Returns a partition's lag. A partition without a commit lags by all it holds.
+/// Returns a partition's lag. Without a commit, it is the number of offsets that the partition holds.
 fn behind(end: &PartitionOffsets, committed: &HashMap<i32, i64>) -> i64 {
     let position =
         committed.get(&end.partition).map_or(end.start, |offset| *offset.max(&end.start));

@@ -16,11 +16,11 @@ use crate::{
     consume::consumer::{FETCH_AGAIN_MS, wait_out},
 };
 
-/// Longest wait of the broker for new messages, in milliseconds. A reader that follows a topic sends a request as often,
-/// so more of them cost the broker more.
+/// Longest time, in milliseconds, that the broker waits for new messages. A following reader sends a request at this
+/// interval, and each request costs the broker work.
 const FOLLOWED_FETCH_MAX_MS: &str = "100";
 
-/// The same for a reader that ends: it waits as long at the end of the topic to learn that it is the end.
+/// Longest wait for a reader that ends: at the end of the topic, it waits this long to learn that it is the end.
 const ENDING_FETCH_MAX_MS: &str = "10";
 
 /// Reads all partitions of one topic without a group: every reader gets every message. Skips messages of aborted and
@@ -46,7 +46,7 @@ impl TableReader {
     ///
     /// # Errors
     ///
-    /// As [`TableReader::open`].
+    /// See [`TableReader::open`].
     pub async fn open_to_end(brokers: &str, topic: &str) -> Result<Self, TopicError> {
         Self::open_with(brokers, topic, ENDING_FETCH_MAX_MS).await
     }

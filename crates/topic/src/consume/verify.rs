@@ -23,7 +23,7 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 /// How long a removed topic may still be known.
 const GONE_MAX: Duration = Duration::from_secs(15);
 
-/// Interval between looks whether it is.
+/// Interval between checks for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Returns the smallest number of in-sync copies among the partitions of topics with `prefix` and of Kafka's own
@@ -74,7 +74,7 @@ pub async fn forget_messages(brokers: &str, topic: &str) -> Result<(), TopicErro
 ///
 /// # Errors
 ///
-/// Returns an error if no broker answers, or the topic is not there or has as many.
+/// Returns an error if no broker answers, or the topic is missing or already has as many.
 pub async fn raise_partitions(
     brokers: &str,
     topic: &str,
@@ -91,12 +91,12 @@ pub async fn raise_partitions(
     Ok(())
 }
 
-/// Removes a topic with all its messages, and waits until the broker knows it no longer: it says "removed" a moment
-/// before it refuses messages.
+/// Removes a topic with all its messages, and waits until the broker no longer knows it: the broker confirms the
+/// removal a moment before it refuses messages.
 ///
 /// # Errors
 ///
-/// Returns an error if no broker answers, the topic is not there, or is still known 15 s later.
+/// Returns an error if no broker answers, or the topic is missing or still known 15 s later.
 pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
     let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
@@ -122,7 +122,7 @@ pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
     .await
 }
 
-/// Removes the topics of these names that are there, with all their messages.
+/// Removes the existing topics among `names`, with all their messages.
 ///
 /// # Errors
 ///

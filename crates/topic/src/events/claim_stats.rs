@@ -10,23 +10,22 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Upper bounds of the latency buckets, in milliseconds: a bucket counts answers that took at most this long, and
-/// longer than the bound before. The last one also counts whatever took longer; no answer should. Part of the format:
+/// longer than the previous bound. The last one also counts longer answers, which should not occur. Part of the format:
 /// a change needs another topic.
 pub const LATENCY_BOUNDS_MS: [u32; 14] =
     [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000];
 
-/// `template_id` of the answers that are counted together: for unknown templates, and beyond the number of templates
-/// that an api counts one by one in a second.
+/// `template_id` of the answers that are counted together: those for unknown templates, and those beyond the number of
+/// templates that an api counts separately in one second.
 pub const OTHERS: i64 = 0;
 
-/// What one api answered to claims of one template in one second. `api` and `sequence` together identify a message: a
-/// repetition counts nothing. Different messages of one api and second are added up; there are several if the clock
-/// was set back.
+/// What one api answered to claims of one template in one second. `api` and `sequence` together identify a message; a
+/// repetition is not counted. Several messages of one api and second are added up; a clock set back causes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClaimStats {
-    /// The process: another one after each start.
+    /// Identifies the process; each start has another one.
     pub api: String,
-    /// Number of the message among all of this process, rising, from 0.
+    /// Number of the message among those of this process, from 0.
     pub sequence: u64,
     /// When it was answered, by the api's clock: seconds since 1970.
     pub second: i64,

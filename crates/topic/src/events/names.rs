@@ -59,7 +59,7 @@ impl TopicNames {
         self.named("claim_progress")
     }
 
-    /// The group of the landers of queued claims.
+    /// The consumer group that lands queued claims.
     pub fn claim_lander_group(&self) -> String {
         format!("{}-claim-lander", self.prefix)
     }
@@ -69,7 +69,7 @@ impl TopicNames {
         self.named("payments")
     }
 
-    /// The group of those who take the payments.
+    /// The consumer group that takes payments.
     pub fn payments_group(&self) -> String {
         format!("{}-claim-lander.payments", self.prefix)
     }
@@ -79,12 +79,12 @@ impl TopicNames {
         self.named("checkpoint")
     }
 
-    /// Messages that could not be decoded, unchanged, and the keys of messages that were too long.
+    /// Messages that could not be read, landed or taken as payments, and the keys of messages too long to publish.
     pub fn dead_letter(&self) -> String {
         self.named("dead_letter")
     }
 
-    /// Returns all of them.
+    /// Returns the names of all topics.
     #[cfg(feature = "verify")]
     pub(crate) fn all(&self) -> [String; 11] {
         [

@@ -10,7 +10,7 @@ pub struct UserCouponRow {
     pub id: i64,
     pub template_id: i64,
     pub user_id: i64,
-    /// Number of the coupon among the user's 1..limit; equal to `id` if the template has no limit.
+    /// Claim number, from 1 to the limit; equal to `id` without a limit, after a return and for a replacement.
     pub claim_no: i64,
     pub claim_id: i64,
     /// Merchant of the template.
@@ -19,7 +19,7 @@ pub struct UserCouponRow {
     pub status: u8,
     /// Incremented by each change; views apply only newer versions.
     pub version: i64,
-    /// `user_id` modulo 64.
+    /// Hash of `user_id` modulo 64, as of the claim.
     pub expiry_shard: u8,
     pub claimed_at: i64,
     /// Time of the last change.
@@ -33,7 +33,7 @@ pub struct UserCouponRow {
     pub order_ref: Option<String>,
     /// W3C trace context of the request that changed it last.
     pub trace_parent: Option<String>,
-    /// The number with which it was issued, if its unit was given back; its `claim_no` is its `id` since.
+    /// The number with which it was issued, if it was returned; since then its `claim_no` is its `id`.
     #[serde(default)]
     pub issued_no: Option<i64>,
 }
@@ -78,10 +78,12 @@ pub struct TemplateRow {
     /// Code of how its claims are answered. Events older than the column lack it: 0, direct.
     #[serde(default)]
     pub claim_mode: u8,
-    /// Code of what a queued claim is stored in before it is accepted. Events older than the column lack it: 2, the topic.
+    /// Code of the copies that a queued claim must have before it is accepted. Events older than the column lack it: 2,
+    /// the topic's.
     #[serde(default = "after_topic")]
     pub accept_after: u8,
-    /// Time within which its coupons must be confirmed; 0: they are confirmed at once. Events older than the column lack it.
+    /// Time within which its coupons must be confirmed; 0: they are confirmed at once. Events older than the column
+    /// lack it.
     #[serde(default)]
     pub hold_ms: i64,
     /// Lapses after which a user is refused; 0: never.
@@ -99,12 +101,12 @@ pub struct TemplateRow {
     pub changed_at: i64,
 }
 
-/// Templates of before the column all are stackable.
+/// Templates older than the column are stackable.
 fn stacks() -> u8 {
     1
 }
 
-/// Templates of before the column queue nothing, and begin with the safest.
+/// Templates older than the column queue nothing, and get the safest value.
 fn after_topic() -> u8 {
     2
 }
@@ -122,13 +124,14 @@ pub struct StockMovementRow {
     /// Operator who made the change.
     pub actor: String,
     pub created_at: i64,
-    /// Idempotency key of the request, in base64; `None` for the movement that created the template.
+    /// Idempotency key of the request, in base64; `None` for a template's creation, a return or a lift.
     pub request_id: Option<String>,
     /// The total in the first response.
     pub total_after: Option<i64>,
     /// The stock left in the first response.
     pub stock_after: Option<i64>,
-    /// Code of what it is: 0 a change of the total, 1 a return, 2 the lift of a ban. Events older than the column lack it.
+    /// Code of its kind: 0 a change of the total, 1 a return, 2 the lift of a ban. Events older than the column lack
+    /// it.
     #[serde(default)]
     pub kind: u8,
     /// Change of the stock, if it is not `delta`.

@@ -1,8 +1,8 @@
 //! A producer with a thread that takes its acknowledgements.
 //!
-//! The library's own (`ThreadedProducer`, and `FutureProducer` on top of it) polls for 100 ms at a time. It rounds what
-//! is left of a poll down to whole milliseconds, so it spends the last of them asking without a pause: about a hundredth
-//! of a core in every process, busy or idle (docs/decisions/0083).
+//! The library's own (`ThreadedProducer`, and `FutureProducer` on top of it) polls for 100 ms at a time. It rounds the
+//! remaining time of a poll down to whole milliseconds, so it spins in the last one: about a hundredth of a core in
+//! every process, busy or idle (docs/decisions/0083).
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use crate::client;
 /// Duration of a poll. An acknowledgement is taken at once; a dropped producer's connections are closed after the poll.
 const POLL: Duration = Duration::from_millis(250);
 
-/// A [`BaseProducer`] that is polled until it is dropped. What it has not sent then is never sent.
+/// A [`BaseProducer`] that is polled until it is dropped. Messages not sent by then are never sent.
 pub(crate) struct Polled<C: ProducerContext + 'static> {
     producer: Arc<BaseProducer<C>>,
     is_dropped: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ impl<C: ProducerContext + 'static> Deref for Polled<C> {
 impl<C: ProducerContext + 'static> Drop for Polled<C> {
     fn drop(&mut self) {
         self.is_dropped.store(true, Ordering::Relaxed);
-        // A successor must not meet messages that were given up.
+        // Abandoned messages must not be sent after a successor's.
         self.producer.purge(PurgeConfig::default().queue().inflight());
         client::close_aside(self.thread.take());
     }

@@ -26,10 +26,10 @@ use crate::{
 /// Pause before another try while the queue is full: it takes the broker longer to make room.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 
-/// Timeout of a question for the end of a partition.
+/// Timeout of a request for the end of a partition.
 const END_WAIT: Duration = Duration::from_secs(3);
 
-/// Requests under way at a time without idempotence. The messages behind them gather, and share a request.
+/// Concurrent requests without idempotence. Later messages gather meanwhile, and share a request.
 const IN_FLIGHT_MAX: &str = "5";
 
 /// Delay and buffer size of a producer.
@@ -39,8 +39,8 @@ pub struct ProducerOptions {
     pub linger: Duration,
     /// Time after which an unacknowledged message fails. `None`: never, so the order always holds.
     pub give_up: Option<Duration>,
-    /// Whether the client keeps a message that it sends again from being written twice. A client that does so polls
-    /// without a pause while five messages of a partition are under way and a sixth waits
+    /// Whether a message that the client sends again is written only once. Such a client polls without a pause while
+    /// five messages of a partition are in flight and a sixth waits
     /// (docs/decisions/0087-claims-are-published-without-idempotence.md).
     pub idempotent: bool,
     /// Maximum bytes of messages waiting for the broker. When the queue is full, the sender waits.
@@ -91,8 +91,8 @@ pub struct Delivered {
 /// Sends messages one by one and waits for each acknowledgement; many sends may be in flight at once. Clones share one
 /// connection.
 ///
-/// An idempotent client that finds its own messages gone from the broker fails for good: it sends nothing any more. It
-/// is replaced then, and the next message goes by the new one.
+/// An idempotent client that finds its own messages gone from the broker fails for good. It is then replaced, and the
+/// new client sends the next message.
 #[derive(Clone)]
 pub struct Producer {
     inner: Arc<Inner>,
@@ -102,7 +102,7 @@ struct Inner {
     brokers: String,
     options: ProducerOptions,
     client: RwLock<Arc<Polled<Answers>>>,
-    /// Held by the one that replaces the client.
+    /// Held while a task replaces the client.
     replacing: Mutex<()>,
 }
 
@@ -119,7 +119,7 @@ impl Producer {
         Ok(producer)
     }
 
-    /// Makes a producer without waiting for a broker.
+    /// Creates a producer without waiting for a broker.
     pub(crate) async fn open(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
         let client = RwLock::new(new_client(brokers, options).await?);
         let (brokers, replacing) = (brokers.to_owned(), Mutex::default());
@@ -148,7 +148,7 @@ impl Producer {
         }
     }
 
-    /// Makes the client fail for good, as when a broker has lost what it acknowledged.
+    /// Makes the client fail for good, as when a broker has lost acknowledged messages.
     #[cfg(feature = "verify")]
     pub fn fail_for_good(&self) {
         client::fail_for_good(self.client().client());
@@ -236,7 +236,7 @@ async fn send_by(
     answered.await.unwrap_or(Err(KafkaError::Canceled)).map_err(failed)
 }
 
-/// Gives each message its answer.
+/// Delivers the answer of each message to its sender.
 struct Answers(LongLived);
 
 impl ClientContext for Answers {
