@@ -1,5 +1,5 @@
--- What each process may do in MySQL or MariaDB, and no more: whoever has the password of one cannot do what another
--- does. To be run by an administrator after `api --migrate`, at each upgrade too: tables are named, so they must be there.
+-- Grants each process what it needs in MySQL or MariaDB, and no more, so that one process's password gives no rights of
+-- another. An administrator runs it after `api --migrate`, and after each upgrade: the tables that it names must exist.
 -- The users are made before; docs/operate/install.md and ops/mysql-users.sh show how. Database and users are called `coupon…`
 -- throughout: replace the names where yours are others.
 

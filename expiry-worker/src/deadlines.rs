@@ -21,7 +21,7 @@ pub(crate) struct Deadlines {
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
     /// The watched shards that the group assigned to us.
     owned: BTreeSet<u8>,
-    /// The watched shards taken over because nobody else drained them.
+    /// The watched shards taken over because their owner did not drain them.
     adopted: BTreeSet<u8>,
     /// Shards woken since the last call of [`Self::look_twice`].
     woken: BTreeSet<u8>,
@@ -41,8 +41,8 @@ impl Deadlines {
         Self { partitions, ..Self::default() }
     }
 
-    /// Applies a new set of owned partitions. All their shards are due at once: somebody else may have heard of their
-    /// deadlines, the index has them all, and a look is one seek. Other shards are dropped.
+    /// Applies a new set of owned partitions. All their shards are due at once: their wake-ups may have gone to
+    /// another worker, the index has all deadlines, and a look is one seek. Other shards are dropped.
     pub(crate) fn assign(&mut self, owned: &[i32]) {
         self.owned = shards_of(owned, self.partitions).collect();
         self.adopted.clear();
@@ -70,7 +70,7 @@ impl Deadlines {
     }
 
     /// Whether the group may still deal by the partition count of before. Then wake-ups may wait in partitions that
-    /// nobody reads.
+    /// no worker reads.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.former.is_some()
     }

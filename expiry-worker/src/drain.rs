@@ -88,7 +88,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether it ended coupons, so nobody else had.
+    /// Whether it ended coupons that no other worker had ended.
     pub(crate) fn has_ended_any(&self) -> bool {
         self.returned.is_some() || self.flip.is_some_and(|flip| flip.expired > 0)
     }
@@ -124,7 +124,7 @@ impl Drain {
                 self.flip_max = self.flip_max.map(|few| few * 2).filter(|few| *few < FLIP_MAX);
                 flip
             }
-            // Somebody has locked one of the coupons for long.
+            // Another transaction keeps one of the coupons locked.
             Err(error) if error.is_lock_wait() => {
                 self.is_wary = true;
                 None
@@ -172,7 +172,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Where the drain is after everything that was due at `now` has had its turn.
+    /// The state of the drain after everything that was due at `now` was tried.
     async fn ended(
         &self,
         connection: &mut MySqlConnection,
@@ -192,7 +192,7 @@ impl Drain {
         })
     }
 
-    /// Skips those of the next `most` coupons that somebody has locked, and returns how many of them are left.
+    /// Skips those of the next `most` coupons that another transaction has locked, and returns how many are left.
     async fn skip_locked(
         &mut self,
         connection: &mut MySqlConnection,

@@ -104,7 +104,7 @@ enum Failure {
     Point(#[from] io::Error),
     #[error("holds of template {0}, which does not exist")]
     NoTemplate(TemplateId),
-    #[error("holds of template {0}, whose stock row somebody has locked")]
+    #[error("holds of template {0}, whose stock row another transaction has locked")]
     Locked(TemplateId),
 }
 
@@ -225,8 +225,8 @@ impl Lapser {
         failed.map_or(Ok(returned), |failure| Err(failure.into()))
     }
 
-    /// Returns whether some of a chunk that did not come back are still held: somebody has them locked. The others were
-    /// paid for or given up meanwhile.
+    /// Returns whether some of a chunk that did not come back are still held, because another transaction has them locked.
+    /// The others were paid for or given up meanwhile.
     async fn is_any_held(
         &self,
         chunk: &[DueHold],

@@ -22,7 +22,7 @@
 //! Two workers on one shard, even if one was paused and resumes, cannot flip twice or early: each flip is guarded by
 //! status and by both clocks. It is one statement, so a stopped worker holds no lock. Memory holds one deadline per
 //! shard, however many coupons wait, and of each shard that is due some thousand of its due coupons. Due shards take turns,
-//! a chunk each, so one merchant's storm delays nobody else's coupons by more than a round.
+//! a chunk each, so one merchant's storm delays other merchants' coupons by one round at most.
 //!
 //! Two more loops work on the same coupons: `announce.rs` announces coupons that end soon, `mover.rs` moves issued
 //! coupons to their template's new validity.

@@ -1,8 +1,8 @@
 //! Shards that their owner neglects: which of them are taken over, and which are reported.
 //!
-//! An overdue coupon alone says little. Its owner may be in a storm, or the coupon may be one that nobody can end. So a
-//! shard is taken over if the first of its due coupons have not moved between two looks, and it is reported if coupons
-//! ended here that the owner should have ended.
+//! One overdue coupon does not prove neglect: the shard's owner may be in a storm, or no worker can end the coupon. So a
+//! shard is taken over if its first due coupons are the same at two looks, and it is reported if coupons ended here that
+//! the owner should have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,14 +17,14 @@ pub(crate) struct First {
     pub(crate) held: Option<DueHold>,
 }
 
-/// What the looks at the shards of others have shown.
+/// What the looks at the shards of other workers have shown.
 #[derive(Debug, Default)]
 pub(crate) struct Neglect {
     /// The overdue shards of the last look.
     overdue: BTreeMap<u8, First>,
     /// Shards that were taken over and whose coupons have ended here since the last look.
     swept: BTreeSet<u8>,
-    /// The same between the last look and the one before.
+    /// The shards that were swept between the last look and the one before.
     swept_before: BTreeSet<u8>,
 }
 
@@ -37,7 +37,7 @@ impl Neglect {
         still.map(|(shard, _)| *shard).collect()
     }
 
-    /// Notes that coupons of a shard that was taken over have ended here. If none end, its owner was quicker, or they
+    /// Records that coupons of a shard that was taken over have ended here. If none end, its owner was quicker, or they
     /// cannot end.
     pub(crate) fn swept(&mut self, shard: u8) {
         self.swept.insert(shard);

@@ -1,4 +1,4 @@
-//! Pace of the flips and returns in a storm: full speed while nobody else writes to MySQL; otherwise slow enough that
+//! Pace of the flips and returns in a storm: full speed while no other process writes to MySQL; otherwise slow enough that
 //! others hardly notice. Late flips are harmless, because every read, use and confirmation checks the deadline. Late returns
 //! are not: buyers wait for what comes back.
 //!
@@ -14,7 +14,7 @@ use mysql_store::expiry::FLIP_MAX;
 use tokio::time::Instant;
 
 /// Coupons per statement while others write. A claim may have to wait for the statement's locks,
-/// flush and binlog write, so it is short. Larger statements are faster per coupon when nobody else
+/// flush and binlog write, so it is short. Larger statements are faster per coupon when no other process
 /// writes.
 const BESIDE_OTHERS: usize = 128;
 
@@ -70,7 +70,7 @@ impl Pace {
         self.own += statements;
     }
 
-    /// Whether nobody else is known to write; false while unknown.
+    /// Whether no other process writes; false while unknown.
     pub(crate) fn is_alone(&self) -> bool {
         self.others_write == Some(false)
     }

@@ -1,5 +1,5 @@
-//! Stock rows that somebody keeps locked. A return waits for its template's row for seconds, and so would each other
-//! return of the template.
+//! Stock rows that another transaction keeps locked. A return waits for its template's row for seconds, and so would
+//! every other return of the template.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use coupon::TemplateId;
 use mysql_store::{MySqlPool, StoreError, connect, landing};
 use runtime::Breakers;
 
-/// Time after a wait in vain before another return waits.
+/// Time after a vain wait before another return waits.
 const WAIT_AGAIN: Duration = Duration::from_secs(5);
 
 /// Templates whose stock row a return has waited for in vain, and when the last one began to.
@@ -24,13 +24,13 @@ impl Default for StockLocks {
 }
 
 impl StockLocks {
-    /// Returns whether a return of the template may wait for its stock row. After a wait in vain, one at a time may: a
-    /// row that many landings take in turn is hardly ever free at once, and yet each of them has it soon.
+    /// Returns whether a return of the template may wait for its stock row. After a vain wait, one at a time may: a row
+    /// that many landings take in turn is rarely free at the first try, but each of them gets it soon.
     pub(crate) fn may_wait(&self, template: TemplateId, now: Instant) -> bool {
         self.0.may_try(&template, now)
     }
 
-    /// Returns whether somebody has locked the stock row at this moment, and remembers it.
+    /// Returns whether another transaction has locked the stock row at this moment, and remembers it.
     ///
     /// # Errors
     /// MySQL failed.
@@ -50,7 +50,7 @@ impl StockLocks {
         Ok(is_locked)
     }
 
-    /// Notes that a return of the template had the row.
+    /// Records that a return of the template got the row.
     pub(crate) fn passed(&self, template: TemplateId) {
         self.0.succeeded(&template);
     }

@@ -47,7 +47,7 @@ pub(crate) async fn sweep(
 }
 
 /// Returns the unwatched shards whose earliest coupon has been overdue for longer than `lost_after`, with the first of
-/// their due coupons. The group decides who owns a shard, but only the index shows that nobody drains it.
+/// their due coupons. The group decides who owns a shard, but only the index shows that no worker drains it.
 pub(crate) async fn overdue_elsewhere(
     connection: &mut MySqlConnection,
     deadlines: &Deadlines,

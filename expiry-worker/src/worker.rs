@@ -57,7 +57,7 @@ const RETRY_MIN: Duration = Duration::from_millis(50);
 /// The longest wait: how late a recovered server is noticed.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Shards drained in parallel while nobody else writes. Their flips share a flush, and the server keeps its share of
+/// Shards drained in parallel while no other process writes. Their flips share a flush, and the server keeps its share of
 /// the machine while tailer, broker and consumer follow. More shards would only make a use of one of the coupons wait
 /// longer.
 pub(crate) const SHARDS_AT_ONCE: usize = 2;
@@ -68,7 +68,7 @@ const FAILED_WAIT: TimeDelta = TimeDelta::seconds(1);
 /// Reported in `/readyz` while the partitions are lost.
 const LOST: &str = "no broker answers: the shards of before are looked at every second";
 
-/// Longest rest after returns: some of them may only have waited for a coupon that somebody had locked.
+/// Longest rest after returns: some of them may only have waited for a locked coupon.
 const RETURN_REST_MAX: Duration = Duration::from_millis(100);
 
 /// Time after which the group deals by a new number of partitions: twice the interval at which its members' clients look
@@ -176,13 +176,13 @@ impl Worker {
         }
     }
 
-    /// After losing its partitions, the worker keeps its shards: while no broker answers, nobody else can have them;
-    /// and if somebody does, two workers that flip do no harm.
+    /// After losing its partitions, the worker keeps its shards: while no broker answers, no other worker can get them.
+    /// If one has them all the same, two workers that flip do no harm.
     fn rebalanced(&mut self, assignment: &Assignment, topic: &str) {
         self.stands = assignment.stands();
         if self.stands {
             self.deadlines.assign(&assignment.of(topic));
-            // Their shards are dropped, or due anew.
+            // Shards of lost partitions are dropped; those that stay are due again at once.
             self.drains.clear();
             self.neglect = Neglect::default();
             self.partitions.ready();

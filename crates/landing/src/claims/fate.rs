@@ -52,10 +52,10 @@ pub enum Fate {
 /// The fate cannot be determined.
 #[derive(Debug, Error)]
 pub enum FateError {
-    #[error("what has become of a claim cannot be read from MySQL")]
+    #[error("a claim's outcome cannot be read from MySQL")]
     Store(#[from] StoreError),
     /// MySQL has decided nothing, and the gate failed.
-    #[error("whether a claim is on its way cannot be asked of the gate")]
+    #[error("the gate cannot say whether a claim is under way")]
     Gate(#[from] GateError),
 }
 
