@@ -81,6 +81,25 @@ pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i6
     .await
 }
 
+/// Returns the number of messages before `ends` that `group` has not committed.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers or the offsets cannot be read.
+pub async fn committed_lag_before(
+    brokers: &str,
+    group: &str,
+    topic: &str,
+    ends: &[PartitionOffsets],
+) -> Result<i64, TopicError> {
+    let (topic, ends) = (topic.to_owned(), ends.to_vec());
+    with_reader(brokers, group, move |reader| {
+        let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
+        Ok(ends.iter().map(|end| behind(end, &committed).max(0)).sum())
+    })
+    .await
+}
+
 /// Returns the committed offset of `group`, the next to read, in each partition of `topic` that has one.
 ///
 /// # Errors

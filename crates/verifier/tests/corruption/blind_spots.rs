@@ -108,7 +108,7 @@ async fn an_extended_coupon_ends_when_the_record_says_and_not_otherwise() {
         set_end(other_end).await;
         assert!(blamed("I2", "coupon 1001: validity").await, "{other_end} h later");
     }
-    // Of a template whose issued coupons followed a change, any extension may have been the last.
+    // If the issued coupons of a template followed a change, any extension may have been the last.
     let columns = "(template_id, version, valid_for_ms, state, total, looked_at, moved, after_user, \
                    after_number, asked_at)";
     let row = "values (7, 3, 7200000, 1, 3, 0, 0, -1, 0, utc_timestamp(3))";

@@ -22,8 +22,8 @@ const HOLDS: TemplateId = TemplateId(8);
 /// Damage, how it is undone, the invariant that it breaks, and the expected finding.
 type Damage = (&'static str, &'static str, &'static str, &'static str);
 
-/// Of users 11 to 16: a confirmed coupon; a lapsed one, forgiven; two cancelled ones of one claim; one cancelled after its
-/// confirmation; a held one; a lapsed one.
+/// Of users 11 to 16: a confirmed coupon; a lapsed one, forgiven; two cancelled ones of one claim; one cancelled after
+/// its confirmation; a held one; a lapsed one.
 const COUPONS: [Damage; 19] = [
     (
         "update user_coupon set status = 5 where id = 2013",
@@ -183,8 +183,8 @@ const PAYMENTS: [Damage; 6] = [
     ),
 ];
 
-/// Movements of template 8: 1 its creation; 2 the lapses of users 12 and 16; 3 the cancellation of user 13; 4 that of user
-/// 14; 5 the lift for user 12.
+/// Movements of template 8: 1 its creation; 2 the lapses of users 12 and 16; 3 the cancellation of user 13; 4 that of
+/// user 14; 5 the lift for user 12.
 const LEDGER: [Damage; 14] = [
     (
         "update stock_movement set delta_stock = 3 where template_id = 8 and seq = 2",
@@ -307,7 +307,7 @@ async fn a_return_without_a_movement_breaks_i1_while_it_happens() {
     assert!(blames(&sampled, "template 8: stock 8, movements 15 - landed 8"), "{sampled}");
 }
 
-/// Of the stage's own template, whose gate is open.
+/// The holds are of the stage's own template, because its gate is open.
 #[tokio::test]
 async fn lapses_and_users_of_returned_coupons_that_the_gate_does_not_know_break_i7() {
     let stage = Stage::new("lapses at the gate").await;

@@ -25,7 +25,8 @@ const READS_MAX: i64 = 100;
 /// Most memory of the process, of a debug build. One that held a list of all coupons for each claim took gigabytes.
 const PEAK_MIB_MAX: f64 = 256.0;
 
-/// Most characters of what is told of a list that lacks one coupon: an id has six or more, and a list a hundred thousand.
+/// Most characters of the finding about a list that lacks one coupon: an id has six or more, and a list a hundred
+/// thousand.
 const TOLD_MAX: usize = 4_000;
 
 /// Interval between looks at the process's memory.
@@ -60,7 +61,7 @@ async fn bounded(flavor: Flavor) {
     assert!(statements < STATEMENTS_MAX, "{statements} statements for {CLAIMS} claims");
     assert!(reads < READS_MAX * COUPONS, "{reads} rows were read for {COUPONS} coupons");
 
-    // Of a long list only what differs is told.
+    // Only the differences of a long list are reported.
     let lost = FIRST + COUPONS / 2;
     let view = stage.scope.endpoints.view_redis_url.clone();
     stage.redis(&view, &format!("ZREM {{p}}view:1:{{5}}:list 7_{lost}")).await;
@@ -72,7 +73,8 @@ async fn bounded(flavor: Flavor) {
     assert!((1.0..PEAK_MIB_MAX).contains(&peak), "{peak} MiB");
 }
 
-/// Gives `coupons` coupons of template 7 to user 5, evenly in `claims` claims. Removes the trigger that checks versions.
+/// Gives `coupons` coupons of template 7 to user 5, evenly in `claims` claims. Removes the trigger that checks
+/// versions.
 pub(crate) async fn give(stage: &Stage, coupons: i64, claims: i64) {
     let mut connection = stage.mysql().await;
     verify::execute(&mut connection, "drop trigger user_coupon_version").await.unwrap();

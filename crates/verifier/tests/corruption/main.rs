@@ -258,6 +258,15 @@ async fn messages_left_to_consume_break_i12() {
     assert!(behind.contains("1 messages behind"), "{behind}");
 }
 
+/// A hold may lapse, or a user claim, at any moment of a verification.
+#[tokio::test]
+async fn messages_that_are_consumed_while_the_verifier_looks_do_not_break_i12() {
+    let stage = Stage::new("consumed meanwhile").await;
+    stage.send(&event(&stage.row(HOLDER).await, 1), false).await;
+    let (outcome, ()) = tokio::join!(stage.outcome("I12"), stage.consume(1));
+    assert!(outcome.to_string().starts_with("I12 holds"), "{outcome}");
+}
+
 /// Each damage alone, with the statement that undoes it.
 #[tokio::test]
 async fn a_use_without_its_redemption_and_money_that_does_not_add_up_break_i13() {

@@ -116,7 +116,7 @@ async fn paid(flavor: Flavor) {
     let read = reads(&mut connection).await - before;
     println!("{read} rows read for {coupons} payments");
     assert!(read < 30 * coupons, "{read} rows were read for {coupons} payments");
-    // Nor all claims for the ledger of a template that has none.
+    // Nor may all claims be read for the ledger of a template that has none.
     let before = reads(&mut connection).await;
     assert_eq!(verify::sum_of_ledger(&mut connection, TemplateId(8)).await.unwrap(), 0);
     let read = reads(&mut connection).await - before;
@@ -134,7 +134,7 @@ async fn stopped(flavor: Flavor) {
     let mut lock = stage.mysql().await;
     verify::execute(&mut lock, "lock tables user_coupon write").await.unwrap();
     let mut verify = stage.program().spawn().unwrap();
-    // MySQL shows a statement for a moment after its answer, the lock's own among them. That one waits no more.
+    // MySQL shows a statement for a moment after its answer, including the lock's own, which no longer waits.
     let waiting = "select count(*) from information_schema.processlist where db = database() \
                    and info like '%user_coupon%' and state like 'Waiting for table%'";
     until_true(async || number(&stage, waiting).await > 0).await;

@@ -74,7 +74,7 @@ const DAMAGES: [Damage; 9] = [
     ),
 ];
 
-/// A coupon beside another one's claim costs nobody stock, so a forged replacement would be a coupon for nothing.
+/// A coupon beside another one's claim takes no stock, so a forged replacement would be a coupon for nothing.
 #[tokio::test]
 async fn a_replacement_that_stands_for_no_cancelled_coupon_breaks_i2_and_one_without_a_line_i9() {
     let stage = Stage::new("replacements").await;

@@ -65,7 +65,8 @@ impl Stage {
         Self::on(TestServers::shared().scope(name)).await
     }
 
-    /// The same with a MySQL or MariaDB of its own, as long as the second value lives. `None` if it is not installed here.
+    /// Like [`Self::new`], with a MySQL or MariaDB of its own, as long as the second value lives. `None` if it is not
+    /// installed here.
     pub(crate) async fn on_own(name: &str, flavor: Flavor) -> Option<(Self, OwnDatabase)> {
         let of_its_own = format!("verifier-{}-{}", name.replace(' ', "-"), flavor.name());
         let own = OwnDatabase::start(&of_its_own, flavor, &[]).await;
@@ -76,7 +77,7 @@ impl Stage {
         Some((Self::on(scope).await, own))
     }
 
-    /// The same on the servers that `scope` names.
+    /// Like [`Self::new`], on the servers that `scope` names.
     pub(crate) async fn on(scope: Scope) -> Self {
         migrate::run(&scope.endpoints.database_url).await.unwrap();
         let settings = Settings {
@@ -354,7 +355,7 @@ impl Stage {
         join!(self.consume(sent), movements);
     }
 
-    async fn consume(&self, messages: usize) {
+    pub(crate) async fn consume(&self, messages: usize) {
         let changes = || self.sources.topics.user_coupon();
         let views = self.consume_as("sync-consumer", changes(), messages);
         let wake_ups = self.consume_as("sync-consumer.wake-ups", changes(), messages);
