@@ -78,11 +78,12 @@ impl<C: ProducerContext + 'static> Drop for Polled<C> {
         self.is_dropped.store(true, Ordering::Relaxed);
         // Abandoned messages must not be sent after a successor's.
         self.producer.purge(PurgeConfig::default().queue().inflight());
-        client::close_aside(self.thread.take());
+        // With a reference, so that the last one is not dropped here, whenever the thread ends.
+        client::close_aside((self.thread.take(), Arc::clone(&self.producer)));
     }
 }
 
-/// The thread that polls. It has the last reference to the client, so the client's own threads end with it.
+/// The thread that polls, joined when dropped.
 struct Polling(Option<JoinHandle<()>>);
 
 impl Drop for Polling {
