@@ -1,5 +1,5 @@
-//! Events in a server's binlog file whose bytes no server of today writes. The tailer stops before them, and the way
-//! out that its message names leads behind them.
+//! Damaged events in a server's binlog file, with bytes that no current server writes. The tailer stops before such an
+//! event, and the remedy that its message names leads past it.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{
@@ -75,7 +75,7 @@ async fn events_that_no_server_writes_stop_the_tailer_and_the_way_out_leads_behi
     }
 }
 
-/// `first` and the number behind it are ids of coupons.
+/// `first` and the next number are coupon ids.
 async fn walk(test: &Harness, damage: &Damage, first: i64) {
     let running = test.start().await;
     test.sql(&coupon(first, first));

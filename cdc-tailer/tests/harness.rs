@@ -107,14 +107,14 @@ impl Harness {
         self.start_following(self.config.clone()).await
     }
 
-    /// The same with another configuration.
+    /// Like [`Harness::start`], with another configuration.
     pub(crate) async fn start_following(&self, config: Config) -> Running {
         let running = self.start_with(config);
         running.until_ready().await;
         running
     }
 
-    /// Takes the way out of a stop: starts once with `--resnapshot`, then in the usual way, and follows coupon `id`.
+    /// Recovers from a stop: starts once with `--resnapshot`, then as usual, and follows coupon `id`.
     pub(crate) async fn leave_by_resnapshot(&self, id: i64) {
         let config = Config { resnapshot: Some("all".to_owned()), ..self.config.clone() };
         self.start_following(config).await.stop().await.unwrap();
@@ -141,7 +141,7 @@ impl Harness {
         self.sql(&format!("drop database {}", self.scope.database));
     }
 
-    /// Makes the database and its tables again.
+    /// Creates the dropped database again, with its tables.
     pub(crate) async fn make_database(&self) {
         mysql_store::migrate::run(&self.scope.endpoints.database_url).await.unwrap();
     }
@@ -172,7 +172,7 @@ impl Harness {
         self.coupons(count).await.into_iter().map(|event| event.after.unwrap().id).collect()
     }
 
-    /// The same, until the last event is of coupon `last`.
+    /// Like [`Harness::coupon_ids`], until the last event is of coupon `last`.
     pub(crate) async fn coupon_ids_until(&self, last: i64) -> Vec<i64> {
         let id = |message: &Message| {
             let payload = message.payload.as_ref().unwrap();
@@ -186,7 +186,7 @@ impl Harness {
         messages.iter().map(id).collect()
     }
 
-    /// The same, until there is an event of coupon `wanted`.
+    /// Like [`Harness::coupon_ids`], until there is an event of coupon `wanted`.
     pub(crate) async fn coupon_ids_containing(&self, wanted: i64) -> Vec<i64> {
         let id = |message: &Message| {
             let payload = message.payload.as_ref().unwrap();

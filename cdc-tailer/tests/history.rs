@@ -36,7 +36,7 @@ async fn reset_while_nobody_looks(flavor: Flavor) {
     assert_eq!(read(&test).await, 89 + 109, "all that was there came by a snapshot");
     tailer.stop().await.unwrap();
 
-    // Another server id makes no other server of it.
+    // A changed server id alone does not make it another server.
     reset(&test, flavor);
     test.sql("set global server_id = 77");
     insert(&test, 4001..=4300);
@@ -52,8 +52,8 @@ testkit::on_each_flavor! {
     a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
 }
 
-/// Right after each reset, more or less is written than before. The server itself detects the one case and not the
-/// other.
+/// After each reset, more or fewer rows are written than before it. The server itself detects only one of the two
+/// cases.
 async fn reset_under_it(flavor: Flavor) {
     let Some(test) = Harness::on_own("reset under it", flavor, &[]).await else { return };
     let tailer = test.start().await;
@@ -96,7 +96,7 @@ testkit::on_each_flavor! {
     a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew,
 }
 
-/// After a transaction, at the start of a file, and after all earlier files were purged.
+/// Restarts tailers after a transaction, at the start of a file, and after all earlier files were purged.
 async fn quiet(flavor: Flavor) {
     let Some(test) = Harness::on_own("quiet", flavor, &[]).await else { return };
     insert(&test, 1..=10);

@@ -86,7 +86,7 @@ async fn an_abruptly_dropped_tailer_loses_nothing() {
         let first = round * 100 + 1;
         let inserts: Vec<_> = (first..first + 100).map(|id| coupon(id, id % 7)).collect();
         test.sql(&inserts.join("; "));
-        // In the middle of its work.
+        // It is aborted in the middle of its work.
         tailer.abort();
     }
     let tailer = test.start().await;
@@ -120,8 +120,8 @@ async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
     for test in Harness::on_all("does not fit").await {
         test.start().await.stop().await.unwrap();
         let expected = [1, 1, 2, 1, 2, 3].map(|id| (Op::Read, id));
-        // First another server, whose last transaction was written at another time, then a position that this server
-        // never had, then none.
+        // First the checkpoint of another server, whose last transaction was written at another time; then a position
+        // that this server never had; then a damaged checkpoint.
         let other_server =
             [(r#"","gtid":""#, r#"9","gtid":""#), (r#""written":1"#, r#""written":2"#)];
         let damaged = [(r#"","gtid":""#, r#"","gtid":"x"#), (r#""sum":"#, r#""sum": "#)];
@@ -166,7 +166,7 @@ async fn a_second_tailer_stands_by_until_the_first_one_leaves() {
     second.stop().await.unwrap();
 }
 
-/// The rights in ops/mysql-grants.sql. They show what is prepared by XA too, also on MySQL.
+/// Grants the rights in ops/mysql-grants.sql. They also show transactions that are prepared by XA, on MySQL too.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_grants_are_enough() {
     let grants = fs::read_to_string(project_root().join("ops/mysql-grants.sql")).unwrap();

@@ -55,7 +55,7 @@ async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_reported_once() {
     assert_eq!(movements_until(&test, 4).await, [1, 3, 4]);
     test.checkpoint_other_than(&saved).await;
 
-    // The dead letter does not come again, neither after a kill nor after a regular stop.
+    // The dead letter is not published again, neither after a kill nor after a regular stop.
     tailer.abort();
     let tailer = test.start_with(config.clone());
     test.sql(&movement(5, "d"));

@@ -198,7 +198,7 @@ async fn each_sentence_that_ends_a_tailer_of_mysql_names_a_way_out_that_leads_ou
     walked(Flavor::Mysql, ON_MYSQL).await;
 }
 
-/// Walks each half on a server of its own: a tailer starts four times for each sentence.
+/// Walks each half on its own server: a tailer starts four times for each stop.
 async fn walked(flavor: Flavor, more: &[Stop]) {
     let stops: Vec<&Stop> = ON_BOTH.iter().chain(more).collect();
     let (some, others) = stops.split_at(stops.len() / 2);
@@ -278,7 +278,7 @@ async fn a_rollback_to_a_forgotten_savepoint_of_a_client_stops_it_and_the_way_ou
     assert_eq!(ids, [1, 3], "the second was rolled back");
 }
 
-/// As a version that follows other tables writes it.
+/// The checkpoint is as a version that follows other tables writes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_of_a_table_that_is_not_followed_stops_it_and_the_way_out_leads_out() {
     let test = Harness::new("foreign snapshot").await;
@@ -310,7 +310,7 @@ async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_w
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_over_the_limit_stops_the_tailer_and_a_start_with_a_higher_limit_follows_it() {
     const LIMIT: usize = 1 << 20;
-    // On servers of its own: events of other tests may be longer.
+    // The servers are its own, because events of other tests may be longer.
     for test in Harness::on_own_of_each("over the limit", &[]).await {
         test.sql("create table long_one (a longblob)");
         let config = Config { packet_bytes_max: LIMIT, ..test.config.clone() };

@@ -1,4 +1,4 @@
-//! XA transactions that are prepared while a tailer starts: those of a client that works, and one that was left.
+//! XA transactions that are prepared while a tailer starts: those of a working client, and one that was abandoned.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::{
@@ -103,7 +103,7 @@ async fn left_prepared(flavor: Flavor) {
     let checkpoint = test.checkpoint().await;
     assert!(checkpoint.contains(named), "{checkpoint}");
 
-    // The next tailer knows it as well.
+    // The next tailer also knows of the prepared transaction.
     let running = test.start().await;
     test.sql("xa commit 'left'");
     test.coupon_ids_containing(2).await;
@@ -114,7 +114,7 @@ async fn left_prepared(flavor: Flavor) {
     assert!(!test.checkpoint().await.contains(named));
 }
 
-/// More than a tailer waits for at a time. That many are an operator's mistake, and not without end.
+/// One more than a tailer waits for at a time: so many are an operator's mistake.
 const LEFT: u32 = 10_001;
 
 /// Longest text of a checkpoint, in bytes: at most 1,000 names of each kind.
@@ -126,9 +126,9 @@ testkit::on_each_flavor! {
     over_ten_thousand_transactions_that_are_left_prepared_in_mysql_stop_it_and_are_borne_by_the_next_snapshot,
 }
 
-/// The last of them has a coupon, and its name is none of those that a checkpoint has room for.
+/// Only the last of them inserts a coupon, and a checkpoint has no room for its name.
 async fn many_left_prepared(flavor: Flavor) {
-    // Each of them is written to disk otherwise, which takes a minute and is nothing to the tailer.
+    // Without these settings each is flushed to disk, which takes a minute and does not matter to the tailer.
     let settings = ["--innodb-flush-log-at-trx-commit=0", "--sync-binlog=0"];
     let Some(test) = Harness::on_own("many left", flavor, &settings).await else { return };
     let running = test.start().await;
@@ -161,13 +161,13 @@ async fn many_left_prepared(flavor: Flavor) {
     assert_eq!(read, [1, 1, 1, 2, 3, 3, 4], "two snapshots, and each change");
 }
 
-/// Prepares that many transactions of another table, and one that runs `last`.
+/// Prepares [`LEFT`] transactions. All change another table, except the last one, which runs `last`.
 fn leave_prepared(test: &Harness, last: &str) {
     let is_mariadb = test.is_mariadb();
     let one = |number: u32| {
         let insert = format!("insert into other values ({number})");
         let insert = if number == LEFT { last } else { &insert };
-        // Another session may end it: on MariaDB once this one is left.
+        // Another session may end it; on MariaDB only after this one has disconnected.
         let leave = if is_mariadb { "connect\n" } else { "" };
         format!(
             "xa start 'n{number:05}'; {insert}; xa end 'n{number:05}'; xa prepare 'n{number:05}';\n{leave}"

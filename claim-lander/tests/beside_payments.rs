@@ -1,4 +1,4 @@
-//! Payments for claims that MySQL does not know hold up no others in their partition.
+//! Payments for claims that MySQL does not know do not delay the others in their partition.
 
 use coupon::{ClaimId, QueuedClaim};
 use mysql_store::{connect, settings};
@@ -12,10 +12,10 @@ use crate::{
     payments::{HELD, PAYMENTS, TEMPLATE, USABLE, payment, reasons},
 };
 
-/// Wrong payments: more than one batch.
+/// Payments for unknown claims: more than one batch.
 const WRONG: i64 = 100;
 
-/// Right ones between them.
+/// Valid payments among them.
 const RIGHT: i64 = 20;
 
 /// A clock that stands still at MySQL's time.
@@ -40,7 +40,7 @@ async fn pay_in_order(test: &Harness, payments: &[PaymentMessage]) {
     }
 }
 
-/// A payment for a claim of this moment that there never was.
+/// A payment for a claim that was never made, with an id of this moment.
 fn wrong(clock: &Clock, number: i64) -> PaymentMessage {
     PaymentMessage {
         claim_id: ClaimId(id_of(clock.now()).0 + number),
@@ -74,7 +74,7 @@ async fn payments_go_on_while_wrong_ones_wait_and_a_crash_loses_and_doubles_none
     assert!(stored.values().sum::<i64>() <= 1, "only the first payment has all before it ended");
 
     let lander = test.start_on(&clock, |_| {});
-    // A plain payment may be taken before those in its batch, and none before those of the batch before.
+    // A plain payment may overtake others of its own batch, but none of an earlier batch.
     for (last, usable) in last.iter().zip(RIGHT + 1..) {
         pay_in_order(&test, &[payment(last, &format!("last-{usable}"))]).await;
         until(async || test.number(USABLE).await, |now| *now == usable).await;
@@ -106,7 +106,7 @@ async fn payments_for_a_claim_that_is_waited_for_stay_in_order_while_others_go_o
     let (one, other) = (payment(&others[0], "one"), payment(&others[1], "other"));
     pay_in_order(&test, &[first, second, one]).await;
     until(async || test.number(PAYMENTS).await, |paid| *paid == 1).await;
-    // Of a later batch, since the one before was taken.
+    // These are in a later batch, because the previous one was taken.
     pay_in_order(&test, &[third, other]).await;
     until(async || test.number(PAYMENTS).await, |paid| *paid == 2).await;
     landing.let_go();

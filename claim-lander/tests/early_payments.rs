@@ -13,15 +13,15 @@ use crate::{
 
 const LOOK: &str = "payments.no_claim";
 
-/// From which the milliseconds of ids count.
+/// The milliseconds in ids count from this time.
 const ID_EPOCH_MS: i64 = 1_288_834_974_657;
 
-/// The id of a claim that is made at this moment.
+/// The id of a claim that is made at `at`.
 pub(crate) fn id_of(at: DateTime<Utc>) -> ClaimId {
     ClaimId((at.timestamp_millis() - ID_EPOCH_MS) << 22)
 }
 
-/// When a payment that began to wait has waited longest.
+/// When a payment that has waited since `since` is given up.
 pub(crate) fn later(since: DateTime<Utc>) -> DateTime<Utc> {
     since + TimeDelta::seconds(60)
 }
@@ -40,7 +40,7 @@ struct Early {
 }
 
 impl Early {
-    /// With a claim of this moment: queued already, or still on its way to the topic.
+    /// Makes the claim now: already queued, or still on its way to the topic.
     async fn new(name: &str, is_queued: bool) -> Self {
         let test = Harness::new(name).await;
         test.holding(TEMPLATE, 1).await;
@@ -60,7 +60,7 @@ impl Early {
         Self { test, claim, lander, clock, first, points, landing, look }
     }
 
-    /// Ends the look in hand so many seconds after the first, and waits for the next one.
+    /// Ends the current look this many seconds after the first, and waits for the next one.
     async fn look_after(&mut self, seconds: i64) {
         self.clock.set(self.first + TimeDelta::seconds(seconds));
         let next = self.points.hold(LOOK);

@@ -121,7 +121,7 @@ impl Harness {
         self.publish(testkit::draft(id, now()), stock).await;
     }
 
-    /// Publishes a draft as such a template.
+    /// Publishes `draft` in mode queued with `stock` coupons, five per user.
     pub(crate) async fn publish(&self, draft: Template, stock: i64) {
         let mut connection = connect::single(&self.scope.endpoints.database_url).await.unwrap();
         let draft = Template {
@@ -156,12 +156,12 @@ impl Harness {
         self.producer.send(&topic, Some(partition), b"key", payload, &[]).await.unwrap();
     }
 
-    /// Waits until every claim has its end and the offsets say so.
+    /// Waits until every claim has ended and its offset is committed.
     pub(crate) async fn caught_up(&self) {
         self.caught_up_on(&self.names.claim_lander_group(), &self.names.claims()).await;
     }
 
-    /// Waits until every payment has its end and the offsets say so.
+    /// Waits until every payment has ended and its offset is committed.
     pub(crate) async fn paid_up(&self) {
         self.caught_up_on(&self.names.payments_group(), &self.names.payments()).await;
     }

@@ -1,10 +1,10 @@
-//! Stock rows that somebody keeps locked, such as a console that was left open.
+//! Stock rows that another session keeps locked, such as a console that was left open.
 
 use mysql_store::{connect, verify};
 
 use crate::harness::{Harness, claim};
 
-/// As many partitions as landers are at work, and then one more that is free.
+/// Locks rows in as many partitions as landers are at work; one more partition is free.
 #[tokio::test(flavor = "multi_thread")]
 async fn locked_stock_rows_in_some_partitions_keep_no_other_partition_waiting() {
     let test = Harness::new("lander locked rows").await;

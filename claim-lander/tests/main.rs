@@ -24,7 +24,7 @@ async fn claims_of_every_partition_land_once_and_the_rest_is_rejected() {
     let claims: Vec<QueuedClaim> = users.flat_map(of_all).collect();
     let lander = test.start();
     test.queue_all(&claims).await;
-    // Whoever is not sure that a claim was published publishes it again.
+    // A publisher that is not sure whether a claim was published publishes it again.
     test.queue_all(&claims[..40]).await;
     test.caught_up().await;
     let count = i64::try_from(templates.len()).unwrap();
@@ -120,7 +120,7 @@ async fn landers_that_come_and_go_land_each_claim_once() {
     second.stop().await.unwrap();
 }
 
-/// It says why it cannot start, and names the setting.
+/// The error says why it cannot start, and names the address, the setting or the topic.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_server_is_a_sentence_not_a_hang() {
     let test = Harness::new("lander dead server").await;

@@ -81,7 +81,7 @@ async fn a_lander_whose_partitions_are_lost_says_so_until_it_has_some_again() {
     lander.stop().await.unwrap();
 }
 
-/// Others may reach what it does not.
+/// Other landers may reach a server that this one does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lander_that_alone_has_no_mysql_leaves_its_partitions_to_others_until_it_has_it_again() {
     let test = Harness::new("lander cut off").await;

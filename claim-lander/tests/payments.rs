@@ -24,7 +24,7 @@ const ENDS: &str = "select cast(coalesce(sum(crc32(concat_ws('/', id, status, ve
                     changed_at))), 0) as signed) from user_coupon";
 
 impl Harness {
-    /// Publishes a template whose claims are held for so many hours.
+    /// Publishes a template whose claims are held for `hours`.
     pub(crate) async fn holding(&self, id: TemplateId, hours: i64) {
         let hold = HoldTerms { hold: Some(TimeDelta::hours(hours)), ..HoldTerms::default() };
         self.publish(Template { hold, ..testkit::draft(id, now()) }, 1_000).await;
@@ -222,7 +222,7 @@ async fn what_confirms_nothing_is_put_aside_with_its_reason_and_the_rest_is_take
     let has = |words: &str| reasons.iter().filter(|why| why.contains(words)).count();
     assert_eq!(has("the reference confirmed something else"), 1, "{reasons:?}");
     assert_eq!(has("the merchant has no such claim"), 3, "{reasons:?}");
-    // The payment can be sent again as it was.
+    // The payment can be sent again unchanged.
     let again = letters.iter().filter_map(|one| decode_payment(one.payload.as_deref()?).ok());
     assert_eq!(again.filter(|payment| *payment == unknown).count(), 1);
     lander.stop().await.unwrap();
@@ -259,7 +259,7 @@ async fn payments_that_wait_share_a_transaction_and_a_wrong_one_among_them_is_pu
     lander.stop().await.unwrap();
 }
 
-/// Only its own clock says that the shorter holds are over.
+/// The shorter holds are over by the lander's clock, but not by MySQL's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payment_without_a_definite_answer_waits_and_holds_up_no_other_partition() {
     let test = Harness::new("payments unsure").await;
@@ -275,7 +275,7 @@ async fn a_payment_without_a_definite_answer_waits_and_holds_up_no_other_partiti
     let mut connection = connect::single(&test.scope.endpoints.database_url).await.unwrap();
     let time = settings::server_time(&mut connection).await.unwrap();
     let lander = test.start_at(time + TimeDelta::hours(2));
-    // By its key a payment goes to some partition: one of four waits for the first payment, the rest are taken.
+    // A payment's key decides its partition: one of four waits for the first payment, the others are taken.
     test.pay(&[payment(&short[0], "unsure")]).await;
     let paid: Vec<_> = long.iter().map(|one| payment(one, &reference(one))).collect();
     test.pay(&paid).await;

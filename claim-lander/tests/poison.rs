@@ -18,7 +18,7 @@ async fn what_cannot_be_read_or_landed_is_put_aside_and_the_rest_lands() {
     let mut refused = claim(TEMPLATE, 3);
     refused.admission.claim.trace_parent = Some("x".repeat(TOO_LONG));
     let unknown = claim(TemplateId(99), 4);
-    // A year that no column takes: as a message it is no claim.
+    // A year that no column takes, so the message cannot be read as a claim.
     let mut absurd = claim(TEMPLATE, 6);
     absurd.admitted_at = DateTime::from_timestamp_millis(8_210_266_876_799_999).unwrap();
     test.queue(&[claim(TEMPLATE, 1)]).await;

@@ -235,7 +235,7 @@ impl Harness {
         self.insert_many_of(SHARD.into(), first, count, valid_until).await;
     }
 
-    /// The same for any shard.
+    /// Like [`Self::insert_many`], for any shard.
     pub(crate) async fn insert_many_of(
         &mut self,
         shard: i64,
@@ -278,8 +278,8 @@ impl Harness {
         self.producer.send(&topic, Some(partition), b"", payload, &[]).await.unwrap();
     }
 
-    /// Waits until exactly that many coupons are expired, as long as some expire: beside others' writes a worker rests
-    /// after each flip, many times as long as a slow disk took for it.
+    /// Waits until exactly this many coupons are expired, for as long as some expire: beside other writes a worker
+    /// rests after each flip, for many times as long as a slow disk took for it.
     pub(crate) async fn until_expired(&mut self, expired: i64) {
         let (mut before, mut moved) = (0, Instant::now());
         loop {

@@ -45,7 +45,7 @@ impl Harness {
         self.hold_rows(template, ids.map(row).collect()).await;
     }
 
-    /// The same for users of the shard of [`crate::harness::SHARD`].
+    /// Like [`Self::hold`], for users of the shard of [`crate::harness::SHARD`].
     pub(crate) async fn hold_in_shard(
         &mut self,
         template: i64,
@@ -74,8 +74,8 @@ impl Harness {
         self.number("select count(*) from user_coupon where status = 5").await
     }
 
-    /// Waits until exactly that many coupons have lapsed, as long as some lapse, and none before its deadline by MySQL's
-    /// clock.
+    /// Waits until exactly that many coupons have lapsed, as long as some lapse, and none before its deadline by
+    /// MySQL's clock.
     pub(crate) async fn until_lapsed(&mut self, lapsed: i64) {
         let early = "select count(*) from user_coupon \
                      where status = 5 and valid_until > utc_timestamp(3)";
@@ -95,8 +95,8 @@ impl Harness {
         }
     }
 
-    /// Asserts, from the rows alone, that each coupon of a template that lapsed, or was cancelled, gave its unit and its
-    /// number back once.
+    /// Asserts, from the rows alone, that each coupon of a template that lapsed, or was cancelled, gave its unit and
+    /// its number back once.
     pub(crate) async fn books_balance(&mut self, template: i64) {
         let of = format!("where template_id = {template}");
         let lapsed = format!("select count(*) from user_coupon {of} and status = 5");
@@ -113,7 +113,7 @@ impl Harness {
              from template_stock {of}"
         );
         assert_eq!(self.number(&short).await, 0, "total");
-        // What came back bears its id as number and keeps the one that it gave back.
+        // A returned coupon has its id as number, and keeps the number that it gave back.
         let odd = format!(
             "select count(*) from user_coupon {of} and if(status in (3, 5), \
              claim_no <> id or issued_no is null or issued_no <> 1 or version <> 2 \

@@ -87,7 +87,7 @@ async fn a_clock_that_is_ahead_lapses_no_hold_before_mysqls_clock_says_so() {
     let deadline = test.now().await + AHEAD;
     test.hold_in_shard(1, 1..200, deadline).await;
     test.wake(SHARD, deadline).await;
-    // Looks at MySQL's clock each time.
+    // Each look also reads MySQL's clock.
     test.until_lapsed(199).await;
     worker.stop().await.unwrap();
     running.abort();
@@ -161,7 +161,7 @@ async fn of_a_confirmation_a_cancellation_and_a_lapse_at_the_very_deadline_one_w
                     if id > RACING {
                         return;
                     }
-                    // Some end in good time, the rest around the deadline. Each third one is cancelled.
+                    // Some end early, the rest around the deadline. Every third one is cancelled.
                     if id > RACING / 50 {
                         wait_until(deadline - BEFORE).await;
                     }

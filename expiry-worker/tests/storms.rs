@@ -1,4 +1,4 @@
-//! One merchant's storm delays nobody else's holds.
+//! One merchant's storm does not delay another merchant's holds.
 
 use chrono::TimeDelta;
 use coupon::ReturnedStock;
@@ -54,7 +54,7 @@ async fn a_hold_that_ends_while_its_shard_is_drained_waits_for_no_more_than_a_fl
     let points = FailPoints::default();
     let mut held = points.hold("lapse.before_return");
     let worker = test.start_with(|config| config.fail_points = points);
-    // The shard was read, and nothing of it has ended.
+    // The shard was read, and none of its coupons has ended.
     held.reached(1).await;
     assert_eq!((test.counts().await.1, test.lapsed().await), (0, 0));
     test.hold_in_shard(11, HOLD..HOLD + 1, over).await;

@@ -1,4 +1,4 @@
-//! A row that somebody has locked, or that MySQL refuses, holds up nothing but itself.
+//! A row that another session has locked, or that MySQL refuses, holds up nothing but itself.
 
 use chrono::TimeDelta;
 use coupon::ReturnedStock;
@@ -58,7 +58,7 @@ async fn coupons_that_are_locked_or_refused_hold_up_no_others_expiry() {
     worker.stop().await.unwrap();
 }
 
-/// More than a flip has, in the shard with the earliest deadline; with the last read, the drain must come to its end.
+/// More coupons than a flip takes, in the shard with the earliest deadline. The drain must end with the last read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_with_many_locked_coupons_holds_up_no_other_shard() {
     let mut test = Harness::new("many locked").await;

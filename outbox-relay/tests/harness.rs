@@ -95,14 +95,14 @@ impl Harness {
         }
     }
 
-    /// Queues that many claims that are answered at once.
+    /// Queues `count` claims that are answered at once.
     pub(crate) async fn queue_many(&self, count: usize) {
         for _ in 0..count {
             self.queue(TEMPLATE, AcceptAfter::Gate).await;
         }
     }
 
-    /// Takes a claim out of the outbox, as its api does after it published it.
+    /// Takes a claim out of the outbox, as its api does after publishing it.
     pub(crate) async fn confirm(&self, queued: &Queued) -> bool {
         let Queued { claim, entry, run } = queued;
         let (user, id, entry) = (claim.user_id, claim.id, Some(entry.as_str()));

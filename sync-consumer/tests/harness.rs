@@ -59,7 +59,7 @@ impl Harness {
         Self { names, view, scope, producer, health: Health::default() }
     }
 
-    /// Makes topics that are gone anew.
+    /// Creates removed topics again.
     pub(crate) async fn ensure_topics(&self) {
         ensure(&self.scope.endpoints.kafka_brokers, &self.names).await;
     }
@@ -207,7 +207,7 @@ impl Harness {
         self.producer.send(topic, None, key.as_bytes(), payload, &[]).await.unwrap();
     }
 
-    /// Sends a change, and behind it in its partition, with an offset between them that no message has, bytes.
+    /// Sends a change, and then bytes in the same partition, with an offset between them that no message has.
     pub(crate) async fn send_behind_a_gap(&self, row: &UserCouponRow, payload: &[u8]) {
         let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
         let writer = FencedWriter::take_over(brokers, &topic).await.unwrap();

@@ -26,7 +26,7 @@ async fn a_coupon_is_listed_once_it_is_confirmed_and_never_while_held_or_after_i
     }
     test.caught_up().await;
     assert!(test.listed(USER).await.is_empty(), "all are held");
-    // Held ones too are known, so that an older version adds none later.
+    // Held coupons are known too, so that an older version adds none later.
     let entries = test.view.contents(USER).await.unwrap().coupons;
     assert_eq!(entries["1"], "1|4");
     let ends = [confirmed(1, until + 1), returned(2, USER.0, 5), returned(3, USER.0, 3)];

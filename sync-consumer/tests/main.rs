@@ -60,7 +60,7 @@ async fn the_whole_topic_again_duplicated_and_shuffled_leaves_the_view_as_it_is(
     }
     assert_eq!((before.len(), listed), (6, 90 - 22));
 
-    // From the start, in topic order.
+    // All are consumed again from the start, in topic order.
     test.rewind().await;
     let consumer = test.start();
     test.caught_up().await;
@@ -150,7 +150,7 @@ async fn a_deadline_is_announced_while_the_view_is_away() {
     test.send(&row(1, 70)).await;
     until(async || test.wake_ups().await, |woken| !woken.is_empty()).await;
     consumer.until_unready("stores", "").await;
-    // The batch before is not done, and these come behind it.
+    // The previous batch is not done, and these come after it.
     for user in 71..=73 {
         test.send(&row(user, user)).await;
         let woken = usize::try_from(user - 69).unwrap();
@@ -189,7 +189,7 @@ async fn a_consumer_that_starts_while_the_view_is_away_announces_deadlines_and_w
     consumer.stop().await.unwrap();
 }
 
-/// What cannot be read and cannot be put aside holds the views back, and no deadline.
+/// A message that can neither be read nor put aside delays the views, but no deadline.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
     let test = Harness::new("no letters").await;

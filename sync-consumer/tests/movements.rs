@@ -182,7 +182,7 @@ async fn an_unreadable_movement_is_passed_over_and_the_next_one_brings_it_along(
     consumer.stop().await.unwrap();
 }
 
-/// As after a downgrade, or a change by hand. The keeper begins a new epoch, which needs no movements.
+/// A downgrade or a manual change may leave such a row. The keeper begins a new epoch, which needs no movements.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_movement_in_mysql_that_cannot_be_read_keeps_no_other_waiting() {
     let harness = GateHarness::new("unreadable in mysql").await;

@@ -39,7 +39,7 @@ impl GateHarness {
         }
     }
 
-    /// The gate's stock and last movement, and what it counts for the user: his numbers and his lapses.
+    /// The gate's stock and last movement, and the user's numbers and lapses.
     async fn now(&self) -> ((i64, i64), Vec<u8>, u8) {
         let entry = self.gate.entry(TEMPLATE, EPOCH, USER).await.unwrap().unwrap();
         (self.stock().await, entry.taken, entry.lapses)
@@ -71,7 +71,7 @@ async fn a_return_takes_effect_once_however_often_and_in_whatever_order_it_comes
     }
     harness.caught_up().await;
     assert_eq!(harness.now().await, ((10, 4), vec![], 2));
-    // A lift has one order with the lapses: what comes again behind it counts no more.
+    // A lift is ordered with the lapses: a lapse that comes again after it no longer counts.
     harness.send_rows(&[back(5, 0, "70//lift"), back(4, 1, "70/3/1")]).await;
     harness.caught_up().await;
     assert_eq!(harness.now().await, ((10, 5), vec![], 0));
@@ -121,7 +121,7 @@ async fn a_consumer_that_dies_before_its_offset_is_stored_returns_nothing_twice(
         harness.caught_up().await;
         assert_eq!(harness.now().await, ((10, 4), vec![], 2));
         consumer.stop().await.unwrap();
-        // As if no offset had been stored.
+        // The consumer starts as if no offset had been stored.
         harness.test.rewind_on(&group, harness.test.names.stock_movement()).await;
     }
 }

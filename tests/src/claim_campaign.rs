@@ -1,7 +1,7 @@
-//! The kill campaign: rounds of mixed claims from two api processes, in every mode. In the middle of each round, an api,
-//! the relay, the lander, the gate, its replica, the broker or MySQL is killed or stopped, or another trouble strikes (`troubles.rs`). Every pending
-//! claim is polled meanwhile, and definite poll answers must stay true. Then every invariant is checked, and every claim
-//! that was answered 202.
+//! The kill campaign: rounds of mixed claims from two api processes, in every mode. In the middle of each round, an
+//! api, the relay, the lander, the gate, its replica, the broker or MySQL is killed or stopped, or another trouble
+//! strikes (`troubles.rs`). Meanwhile every pending claim is polled, and definite poll answers must stay true. Then
+//! every invariant is checked, and every claim that was answered 202.
 //!
 //! Victim, kind of fault, moment and modes follow from the seed and the round's number, so a round that violates an
 //! invariant can be repeated; the machine's scheduling cannot.
@@ -209,8 +209,8 @@ impl Round {
         templates.iter().position(|one| *one == template).unwrap()
     }
 
-    /// Runs the load and the sale of held coupons with their fault, then the last wave. Returns how many admissions were
-    /// in flight at the fault, and what the sale's users were told.
+    /// Runs the load and the sale of held coupons with their fault, then the last wave. Returns how many admissions
+    /// were in flight at the fault, and what the sale's users were told.
     async fn play(
         &self,
         world: &mut World,

@@ -12,7 +12,7 @@ const OFFSET_MAX_MS: u64 = 600;
 /// Longest time a victim is stopped or dead: above the 5 s after which MySQL frees a stopped api's locks.
 const DOWN_MAX_MS: u64 = 6_500;
 
-/// Every so many rounds a trouble replaces the process fault.
+/// A trouble replaces the process fault once in so many rounds.
 const TROUBLE_EVERY: u64 = 2;
 
 /// The modes of claims, each with what its 202 waits for.
@@ -62,7 +62,7 @@ pub(crate) struct Draw {
     pub(crate) down: Duration,
     /// Replaces the fault.
     pub(crate) trouble: Option<Trouble>,
-    /// Of the templates, in the order of a round's.
+    /// The modes of the round's templates, in their order.
     pub(crate) modes: [Mode; 4],
 }
 

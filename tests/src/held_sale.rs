@@ -24,7 +24,7 @@ const HOLD: TimeDelta = TimeDelta::seconds(7);
 /// The key of each user's only claim.
 const KEY: &str = "held";
 
-/// How one user's claim ended, as it was told.
+/// The end of one user's claim, as the user was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Paid,

@@ -45,7 +45,7 @@ impl Promises {
         Self { claims: runs.into_iter().flat_map(|run| run.accepted.clone()).collect() }
     }
 
-    /// The same, of some templates only.
+    /// The claims of some templates only.
     #[must_use]
     pub fn only(&self, is_meant: impl Fn(&Accepted) -> bool) -> Self {
         Self { claims: self.claims.iter().filter(|claim| is_meant(claim)).cloned().collect() }
@@ -73,7 +73,7 @@ impl Promises {
     /// landed, or the refusal.
     ///
     /// # Panics
-    /// None is final within [`REST_MAX`], or the end of a claim is not what its key is answered from then on.
+    /// None is final within [`REST_MAX`], or its key is answered otherwise than the claim ended.
     pub async fn insist(
         &mut self,
         shopper: &Shopper,
@@ -105,7 +105,7 @@ impl Promises {
     /// Waits until every claim has ended, and compares the ends with MySQL.
     ///
     /// # Panics
-    /// One has not within [`REST_MAX`], an end differs from what was told before, or MySQL has another.
+    /// A claim has not ended within [`REST_MAX`], or its end differs from an earlier answer or from MySQL.
     pub async fn kept(&mut self, world: &World) -> Ends {
         let deadline = Instant::now() + REST_MAX;
         let ended: Vec<Accepted> = stream::iter(std::mem::take(&mut self.claims))
@@ -128,7 +128,7 @@ impl Promises {
     }
 }
 
-/// Whether nothing comes after this answer: neither a repetition nor the end of an accepted claim.
+/// Whether this answer is final: neither a repetition nor the end of an accepted claim comes after it.
 fn is_last(answer: &Answer) -> bool {
     !answer.is_passing() && answer.status != 202
 }

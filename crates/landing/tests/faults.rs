@@ -562,7 +562,7 @@ async fn a_row_that_somebody_holds_too_long_is_waited_for_aside() {
     let process = Process::start(&world, "a").await;
     let mut rival = world.connection().await;
     let mut holding = rival.begin().await.unwrap();
-    execute(&mut holding, "update template_stock set stock = stock where template_id = 10").await;
+    execute(&mut holding, LOCK).await;
     let first = claim(USER, "a", 1);
     let answer = process.begin(&first);
     let lander = lander_at_the_guard(&world).await;
@@ -583,7 +583,7 @@ async fn a_deadlock_with_a_resolver_ends_and_the_claim_with_it() {
     let mut holding = rival.begin().await.unwrap();
     let heavy: Vec<String> = (0..500).map(|n| format!("('{n}', '', now())")).collect();
     execute(&mut holding, &format!("insert into lease values {}", heavy.join(","))).await;
-    execute(&mut holding, "update template_stock set stock = stock where template_id = 10").await;
+    execute(&mut holding, LOCK).await;
     let answer = process.begin(&first);
     let lander = lander_at_the_guard(&world).await;
     waits_for_a_row(&world, lander).await;
@@ -593,6 +593,9 @@ async fn a_deadlock_with_a_resolver_ends_and_the_claim_with_it() {
     assert_eq!(landed(answer.await.unwrap()).id, first.id);
     assert_landed_once(&world, &process, &first, 0).await;
 }
+
+/// Locks the stock row. It is no update: MySQL may list it for a moment after its answer.
+const LOCK: &str = "select stock from template_stock where template_id = 10 for update";
 
 /// Returns the connection that waits to take stock.
 async fn lander_at_the_guard(world: &World) -> i64 {

@@ -38,7 +38,7 @@ async fn commands(world: &World) -> u64 {
     calls.map(|calls| calls.parse::<u64>().unwrap()).sum()
 }
 
-/// Sends one command, as a person who edits the gate by hand.
+/// Sends one command, like a person who edits the gate manually.
 async fn by_hand(world: &World, words: &[&str]) {
     let client = redis::Client::open(world.gate_url.as_str()).unwrap();
     let mut redis = client.get_multiplexed_async_connection().await.unwrap();

@@ -73,7 +73,7 @@ async fn movements_that_the_gate_has_not_heard_of_are_applied_in_place() {
     world.assert_gate_equals_mysql().await;
 }
 
-/// As after a downgrade, or a change by hand. A rebuild reads the stock, and needs no movements.
+/// A downgrade or a manual change may cause this. A rebuild reads the stock, and needs no movements.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_movement_that_is_missing_or_cannot_be_read_brings_a_new_epoch_and_not_a_frozen_gate() {
     for damage in ["update stock_movement set kind = 99", "delete from stock_movement"] {
@@ -145,7 +145,7 @@ async fn an_in_flight_key_of_another_type_takes_no_stock_and_is_gone_at_the_next
     assert_eq!(world.meta().await.stock, 10);
     look(&mut keeper, now()).await;
     assert!(world.meta().await.epoch > epoch);
-    // It lives until its admission is settled.
+    // The process lives until its admission is settled.
     let process = Process::without_keeper(&world, "a").await;
     process.land(&claim(USER, "a", 1)).await;
     world.settled().await;
@@ -172,7 +172,7 @@ async fn an_outbox_of_another_type_takes_no_stock_and_is_gone_at_the_next_look()
     assert!(matches!(verdict, Ok(Verdict::Queued { .. })), "{verdict:?}");
 }
 
-/// A process of a version without queues rebuilds a gate so.
+/// This is how a process of a version without queues rebuilds a gate.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_gate_gets_the_epoch_of_what_it_queues_or_begins_anew() {
     let world = World::open("queued epoch behind", 10, 1).await;
@@ -246,7 +246,7 @@ async fn what_a_cut_leaves_short_brings_no_new_epoch() {
     process.land(&claim(USER, "a", 1)).await;
     world.settled().await;
     let epoch = world.meta().await.epoch;
-    // The gate promises two that are gone by now.
+    // The gate still has two coupons that MySQL no longer has.
     move_stock(&world, "cut", -2).await;
     let late = claim(UserId(71), "a", 1);
     assert_eq!(process.claim(&late).await, Answer::Refused(Refusal::SoldOut));

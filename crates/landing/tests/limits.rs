@@ -74,7 +74,7 @@ async fn while_as_many_claims_are_under_way_as_may_be_another_is_refused_as_over
     let overloaded = Answer::Unavailable(Unavailable::Overloaded);
     assert_eq!(process.claim(&another).await, overloaded);
     assert_eq!(world.meta().await.stock, 10 - MOST, "the gate knows nothing of the other");
-    // It belongs to a claim that is under way.
+    // It repeats a claim that is under way.
     let repetition = process.begin(&again(&under_way[0]));
 
     held.let_go();
@@ -116,7 +116,7 @@ async fn a_key_that_the_gate_dropped_lands_once_while_there_is_stock() {
         process.land(&claim(USER, &key.to_string(), 1)).await;
         world.settled().await;
     }
-    // Admitted once more, found landed under its first id, and released.
+    // The claim is admitted once more, found landed under its first id, and released.
     let replay = Answer::Landed { claim: first, replayed: true };
     assert_eq!(process.claim(&claim(USER, "0", 1)).await, replay);
     world.settled().await;

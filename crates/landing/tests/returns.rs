@@ -163,7 +163,7 @@ async fn a_ban_survives_a_rebuild_with_and_without_a_limit() {
     }
 }
 
-/// Rounds of claims, lapses and rebuilds at the same time, of so many users each.
+/// Rounds of claims, lapses and rebuilds at the same time, and the users of each.
 const ROUNDS: i64 = 8;
 const USERS: i64 = 6;
 
@@ -212,7 +212,7 @@ async fn a_keeper_begins_no_epoch_and_misses_nothing_while_holds_come_back() {
         claims.push(mine.id);
     }
     for id in claims {
-        // Committed, and the gate has not heard of it: neither look may take that for a fault.
+        // Committed, but unknown to the gate: neither look may take that for a fault.
         keeper.look(now()).await.unwrap();
         lapse(&world, id).await;
         keeper.look(now()).await.unwrap();

@@ -13,7 +13,8 @@ use crate::{
     keeper::move_stock,
 };
 
-/// Users who come too late at one moment: more than a process takes to the gate before it reads who has an entry.
+/// Users who come too late at one moment: more than a process sends to the gate before it reads which users have an
+/// entry.
 const LATE: usize = 100;
 
 /// Rounds in which a coupon is added and claimed.
@@ -48,7 +49,7 @@ impl Watching {
         self.refuses_key(user, "a-key")
     }
 
-    /// Users come too late until they are refused from memory.
+    /// Lets users come too late until they are refused from memory.
     async fn until_remembered(&self) {
         until_true(async || {
             let late = (0..LATE).map(|_| async {
@@ -100,7 +101,7 @@ async fn what_a_process_adds_it_gives_out_at_once_and_others_soon() {
         let winner = fresh();
         assert!(!here.refuses(winner), "it was told of the coupon");
         here.process.land(&claim(winner, "won", 1)).await;
-        // From the answer on, whatever the other has heard by then.
+        // This holds from the answer on, whether or not the other process has heard of it.
         assert!(!there.refuses(winner), "round {round}");
     }
     assert_eq!(world.rows().await.landed, 1 + ROUNDS);

@@ -38,8 +38,8 @@ impl Store {
         Self::at(TestServers::shared().scope(name).endpoints.database_url).await
     }
 
-    /// Creates a database on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if MySQL
-    /// is not installed.
+    /// Creates a database on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if
+    /// MySQL is not installed.
     pub(crate) async fn on(flavor: Flavor, name: &str) -> Option<(Self, Option<OwnDatabase>)> {
         if flavor == Flavor::Mariadb {
             return Some((Self::new(name).await, None));

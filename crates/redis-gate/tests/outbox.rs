@@ -1,4 +1,4 @@
-//! The outbox: what relays are given, and who may remove it.
+//! The outbox: which entries relays get, and which process may remove them.
 
 use std::{slice, time::Duration};
 
@@ -146,7 +146,7 @@ async fn a_published_claim_is_confirmed_only_by_its_own_gate_and_leaves_the_outb
     assert!(!confirm(EPOCH, &other, USER, Some(&*entry)).await);
     assert!(!confirm(EPOCH, &run, OTHER, Some(&*entry)).await);
     assert_eq!(gate.memory().await, before);
-    // A relay may have it at the same time.
+    // A relay may get the entry at the same time.
     assert_eq!(given(&gate, "relay", OutboxFrom::New).await, [&*entry]);
     assert!(confirm(EPOCH, &run, USER, None).await);
     assert_eq!(gate.outbox_len().await, 1, "without its id it is the relay's to remove");
@@ -173,7 +173,7 @@ async fn a_claim_that_was_released_is_not_confirmed() {
         gate.gate.published(TEMPLATE, EPOCH, &run, USER, first.id, Some(&entry)).await.unwrap();
     assert!(!confirmed);
     assert_eq!(gate.outbox_len().await, 1, "relays end it");
-    // A pending one is nobody's to publish.
+    // A pending claim of the direct way cannot be confirmed as published.
     let state = TemplateState::Published;
     gate.gate.set_state(TEMPLATE, EPOCH, 2, state, ClaimMode::Direct).await.unwrap();
     let direct = again(&first);
@@ -214,7 +214,7 @@ async fn entries_read_before_a_restart_are_removed_only_after_they_were_read_aga
     server.crash_and_start(KEPT).await;
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     assert!(!gate.gate.trim_outbox(TEMPLATE, &run, slice::from_ref(&entry)).await.unwrap());
-    // Meta has the run of before, as the claim has; the server does not.
+    // Meta and the claim still have the previous run; the server has a new one.
     let confirmed =
         gate.gate.published(TEMPLATE, EPOCH, &run, USER, first.id, Some(&entry)).await.unwrap();
     assert!(!confirmed);
@@ -225,7 +225,7 @@ async fn entries_read_before_a_restart_are_removed_only_after_they_were_read_aga
     assert_eq!(gate.outbox_len().await, 0, "the gate needs no rebuild for that");
 }
 
-/// A master that was a replica for a moment has another's data, and perhaps the same connections.
+/// A master that was a replica for a moment has another server's data, and perhaps the same connections.
 #[tokio::test]
 async fn a_server_whose_history_changed_under_a_connection_removes_nothing_for_it() {
     let server = OwnRedis::start("outbox history", &["--enable-debug-command", "yes"]).await;
@@ -253,7 +253,7 @@ async fn a_full_redis_still_hands_out_its_outbox() {
     let refused =
         gate.gate.claim(&claim(OTHER, "b", 1), EPOCH, now(), QueueOptions::direct()).await;
     assert!(refused.is_err_and(|error| error.is_out_of_memory()));
-    // Also the group is made only now.
+    // The group too is created only now.
     assert_eq!(given(&gate, "worker", OutboxFrom::New).await.len(), 2);
     let call = gate.gate.published(TEMPLATE, EPOCH, &run, USER, first.id, Some(&confirmed));
     assert!(call.await.unwrap());

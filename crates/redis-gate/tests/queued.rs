@@ -286,7 +286,7 @@ async fn an_outbox_outlives_its_gate_and_every_epoch() {
     assert!(gate.gate.begin(TEMPLATE, NEXT).await.unwrap());
     let left: Vec<String> = gate.memory().await.into_keys().collect();
     assert_eq!(left, [gate.meta(), gate.outbox_key()], "the older epoch's queue is gone");
-    // A gate that is loading answers nobody, so it goes.
+    // A gate that is loading answers no claims, so it is unloaded.
     assert_eq!(gate.gate.unload(TEMPLATE, NEXT, now()).await.unwrap(), Unloaded::Gone);
     let left: Vec<String> = gate.memory().await.into_keys().collect();
     assert_eq!(left, [gate.outbox_key()]);

@@ -77,7 +77,7 @@ async fn a_user_whose_holds_lapsed_too_often_is_refused_until_the_ban_is_lifted(
     give_back(&gate, 3, 1, &[returned(USER, &[2], 1)]).await;
     assert_eq!(gate.entry(USER).await.lapses, 2);
     assert_eq!(gate.claim(&claim(USER, "c", 1)).await, refused(Refusal::Banned { lapses: 2 }));
-    // What it has is answered, and others go on.
+    // The user's old key is still answered, and other users' claims are admitted.
     assert!(matches!(gate.claim(&first).await, Verdict::Replay { .. }));
     assert_eq!(gate.admit(&claim(UserId(71), "a", 1)).await, [1]);
     assert_eq!(give_back(&gate, 4, 0, &[lifted(USER)]).await, Moved::Applied(7));

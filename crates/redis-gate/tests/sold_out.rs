@@ -1,4 +1,4 @@
-//! Looks at gates that are sold out, and what they mean for whom the gate admits.
+//! Looks at gates that are sold out, and their effect on users whom the gate admits later.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,12 +16,12 @@ fn look(users: Option<u64>) -> SoldOutLook {
     SoldOutLook { template: TEMPLATE, epoch: EPOCH, users }
 }
 
-/// Looks as one who knows so many users.
+/// Looks as a process that knows this many users.
 async fn look_at(gate: &TestGate, users: Option<u64>) -> Option<SoldOutGate> {
     gate.gate.sold_out(&[look(users)]).await.unwrap()[0]
 }
 
-/// How long the answer to a claim of this user waits, which must be admitted or replayed.
+/// How long the answer to a claim of this user waits. The claim must be admitted or replayed.
 async fn wait(gate: &TestGate, user: UserId, epoch: Epoch) -> Duration {
     let claim = claim(user, "a", 1);
     let asked =
@@ -91,7 +91,7 @@ async fn who_is_admitted_while_an_api_may_refuse_waits_until_it_may_not() {
     gate.admit(&claim(USER, "a", 1)).await;
     // Opened under a later epoch than the first, it has a note.
     until(async || wait(&gate, USER, EPOCH).await, Duration::is_zero).await;
-    // Neither lets anybody refuse from memory: the second look is by one who does not know all users.
+    // Neither look permits refusals from memory: the second is by a process that does not know all users.
     for users in [None, Some(0)] {
         assert!(look_at(&gate, users).await.is_some());
     }
@@ -103,14 +103,14 @@ async fn who_is_admitted_while_an_api_may_refuse_waits_until_it_may_not() {
         add(&gate, facts().movement + i64::try_from(users).unwrap()).await;
         assert_eq!(look_at(&gate, Some(users)).await, None, "reopened");
         users += 1;
-        // The winner, and the same again.
+        // The winner's claim, and its repetition.
         let winner = UserId(USER.0 + i64::try_from(users).unwrap());
         wait(&gate, winner, EPOCH).await.min(wait(&gate, winner, EPOCH).await)
     };
-    // A busy machine may come only when the note is gone.
+    // On a busy machine the claim may come only after the note is gone.
     let waits = until(look_and_claim, |waits| !waits.is_zero()).await;
     assert!(waits < 2 * REFUSING, "at most as long as refusals, and a little: {waits:?}");
-    // One more has an entry than is known: nobody may be refused by this.
+    // One more user has an entry than the process knows, so this look permits no refusal.
     assert_eq!(look_at(&gate, Some(1)).await.unwrap().users, users);
     let refused = gate.claim(&claim(UserId(1), "a", 1)).await;
     let sold_out = Verdict::Refused { refusal: Refusal::SoldOut, look_in_mysql: false };

@@ -55,7 +55,7 @@ async fn a_reader_that_leaves_cancels_no_rebuild() {
     assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::View, 10));
 }
 
-/// Otherwise each long list would keep a turn until its view is whole.
+/// Otherwise each long list would keep its turn until its view is whole.
 #[tokio::test]
 async fn eight_long_lists_keep_no_short_one_waiting() {
     let view = TestView::new("hot").await;

@@ -8,14 +8,14 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 
 use super::{Stage, fail_points};
 
-/// Limit of connections of one address at first, how many are opened, and later the limit of all: fewer than one in ten
-/// is free then.
+/// First the limit of connections of one address, then the number that is opened, and later the limit of all
+/// connections: then fewer than one in ten is free.
 const CONNECTIONS: &str = "16";
 const CONNECTIONS_OPENED: usize = 64;
 const CONNECTIONS_MAX: &str = "68";
 
-/// Bytes of a body that does not come to its end: of so many connections they are more than half of what all may hold,
-/// and less than all.
+/// Bytes of a body that is never finished. On so many connections they are more than half of what all may hold, and
+/// less than all.
 const UNFINISHED_BYTES: usize = 768 * 1024;
 
 /// Failures of a gate's rebuild in a row: more than the rule allows.
@@ -46,7 +46,8 @@ impl Stage {
         self.operate(&format!("/v1/jobs/{id}/cancel"), &json!({ "reason": "a campaign" })).await;
     }
 
-    /// Has one address open too many connections, then all of them, then send what it does not finish.
+    /// Opens too many connections from one address, then all that are allowed, then sends bodies that it does not
+    /// finish.
     pub(super) async fn busy_api(&mut self, say: &impl Fn(String)) {
         self.set_api(&[("CONNECTIONS_PER_ADDRESS", CONNECTIONS)]).await;
         let open = self.open_connections().await;
@@ -77,7 +78,7 @@ impl Stage {
         let address = self.platform.api_url().trim_start_matches("http://").to_owned();
         let mut open = Vec::new();
         for _ in 0..CONNECTIONS_OPENED {
-            // One too many may be closed before we know that it was open.
+            // A connection beyond the limit may be closed before we know that it was open.
             open.extend(TcpStream::connect(&address).await);
         }
         open

@@ -4,7 +4,7 @@ use testkit::until;
 
 use super::Stage;
 
-/// Clients that claim and hang up: what is held at the api is to be more than four fifths of its most within a minute.
+/// Clients that claim and hang up. Within a minute the api must hold more than four fifths of what it may hold at most.
 const IMPATIENT: usize = 256;
 
 /// Clients that claim while landings are slow.
@@ -28,7 +28,7 @@ impl Stage {
     pub(super) async fn held_claims(&mut self, say: &impl Fn(String)) {
         let template = self.template(STOCK, |new| new).await;
         let behind_gate = self.hold("claims.after_gate");
-        // It would end what is held.
+        // The resolver would end what is held.
         let resolver = self.hold("resolver.before_fence");
         let claims = self.impatient_claims(template, IMPATIENT);
         self.fires(&["ClaimsShed"], say).await;
@@ -47,7 +47,7 @@ impl Stage {
         self.slow_landings(say).await;
     }
 
-    /// MySQL takes long for every landing, as it seems: of the landings of five minutes more than one in a hundred must.
+    /// Landings seem to take MySQL long: more than one in a hundred of five minutes' landings must.
     async fn slow_landings(&mut self, say: &impl Fn(String)) {
         let template = self.template(STOCK, |new| new).await;
         let claims = self.claims(&[template], AT_ONCE);

@@ -1,4 +1,5 @@
-//! Worries that a defect or a foreign writer makes: wrong gates, refused rows, broken streams, foreign and lost messages.
+//! Worries that a defect or a foreign writer makes: wrong gates, refused rows, broken streams, foreign and lost
+//! messages.
 
 use coupon::{TemplateId, UserId};
 use mysql_store::{connect, verify as store};
@@ -107,7 +108,7 @@ impl Stage {
             let mut connection = connect::single(&url).await.unwrap();
             loop {
                 let stream = store::number(&mut connection, STREAM).await.unwrap();
-                // It may be gone by now.
+                // The connection may be gone by now.
                 drop(store::execute(&mut connection, &format!("kill {stream}")).await);
                 sleep(LOOK_EVERY).await;
             }

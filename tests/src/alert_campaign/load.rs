@@ -1,4 +1,4 @@
-//! Loads of requests whose answers nobody looks at. Each ends when its handle is dropped.
+//! Loads of requests whose answers are ignored. Each ends when its handle is dropped.
 
 use std::{
     sync::{
@@ -20,10 +20,10 @@ use super::{Hold, LOOK_EVERY, Stage};
 /// Tasks of a load without a number of its own.
 const AT_ONCE: usize = 16;
 
-/// How long a client waits that hangs up: by then the api has its claim in hand.
+/// How long a client waits before it hangs up: by then the api has its claim.
 const HANGS_UP_AFTER: Duration = Duration::from_millis(500);
 
-/// How long an api that is held again and again stands still, and how long it goes on.
+/// How long an api that is held again and again stands still, and how long it then runs.
 const HELD_FOR: Duration = Duration::from_millis(700);
 const GOES_ON_FOR: Duration = Duration::from_millis(100);
 
@@ -46,7 +46,7 @@ impl Stage {
         Users { api: self.api.clone(), next: Arc::clone(&self.next_user) }
     }
 
-    /// Claims from these templates in turn, so many at a time.
+    /// Claims from these templates in turn, `at_once` at a time.
     pub(super) fn claims(&self, templates: &[TemplateId], at_once: usize) -> JoinSet<()> {
         let mut load = JoinSet::new();
         for first in 0..at_once {
@@ -79,7 +79,7 @@ impl Stage {
         load
     }
 
-    /// Claims from a template, so many at a time, and hangs up before the answer.
+    /// Claims from a template, `at_once` at a time, and hangs up before the answer.
     pub(super) fn impatient_claims(&self, template: TemplateId, at_once: usize) -> JoinSet<()> {
         let mut load = JoinSet::new();
         for _ in 0..at_once {

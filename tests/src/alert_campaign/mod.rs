@@ -1,6 +1,6 @@
-//! The campaign of alerts: a Prometheus with ops/alerts.yaml watches a platform on servers of its own, each worry is made
-//! once, and its alert must fire. The rules' `for` is left out, since the worry itself is tried, not how long it must
-//! last; ops/alerts.test.yaml tries that. `steps.rs` says which step provokes which alerts.
+//! The campaign of alerts: a Prometheus with ops/alerts.yaml watches a platform on servers of its own, each worry is
+//! made once, and its alert must fire. The rules' `for` is left out, since the worry itself is tried, not how long it
+//! must last; ops/alerts.test.yaml tries that. `steps.rs` says which step provokes which alerts.
 
 mod api;
 mod claims;
@@ -85,8 +85,8 @@ pub fn steps() -> impl Iterator<Item = &'static str> {
     STEPS.iter().map(|step| step.name)
 }
 
-/// Makes each worry once, or only those of the steps `only`, and reports each through `say`. Returns the number of alerts
-/// that fired.
+/// Makes each worry once, or only those of the steps `only`, and reports each through `say`. Returns the number of
+/// alerts that fired.
 ///
 /// # Panics
 /// An alert does not fire.
@@ -130,7 +130,7 @@ impl Stage {
         let api = Api::new(platform.api_url(), jwt_secret, operator_key, Clock::system()).unwrap();
         let names = TopicNames::new(topic_prefix.clone());
         let (watching, prometheus) = prometheus::watch(dir, &targets);
-        // What is counted before the first look at it is no increase.
+        // A counter that rose before Prometheus first scraped it shows no increase.
         until(async || prometheus::watched(&prometheus).await, |seen| *seen == targets.len()).await;
         Self {
             dir: dir.to_owned(),
@@ -146,7 +146,7 @@ impl Stage {
         }
     }
 
-    /// Takes a step, and compares what it provoked with what it is said to.
+    /// Takes a step, and compares the alerts that fired with those that it names.
     async fn take(&mut self, Step { name, provokes }: &Step, say: &impl Fn(String)) {
         let before = self.fired.clone();
         match *name {
@@ -266,7 +266,7 @@ fn fail_points(dir: &Path) -> String {
     points.join(",")
 }
 
-/// Sends a command to a Redis, and returns what it says.
+/// Sends a command to a Redis, and returns its answer.
 async fn redis(url: &str, words: &[&str]) -> String {
     let output =
         Command::new("redis-cli").args(["-e", "-u", url]).args(words).output().await.unwrap();

@@ -25,7 +25,7 @@ impl Stage {
         self.platform.relay.start().await.unwrap();
     }
 
-    /// Somebody holds all names that relays' workers may have.
+    /// Another holder has all names that relays' workers may have.
     pub(super) async fn names_taken(&mut self, say: &impl Fn(String)) {
         let names: Vec<String> = (1..=NAMES)
             .map(|name| format!("('outbox-relay-{name}', 'a campaign', '2100-01-01')"))

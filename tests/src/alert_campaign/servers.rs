@@ -4,8 +4,8 @@ use mysql_store::{connect, verify as store};
 
 use super::Stage;
 
-/// Templates with a claim in each second while Kafka is away: as many as the statistics count one by one. After a minute
-/// more of their messages wait than may.
+/// Templates with a claim in each second while Kafka is away: as many as the statistics count one by one. After a
+/// minute more of their messages wait than may.
 const COUNTED: usize = 256;
 
 /// Templates whose queued claims wait for Kafka, each of which the relay tries again.
@@ -66,7 +66,7 @@ impl Stage {
         self.all_ready().await;
     }
 
-    /// Somebody holds a table of MySQL, so that nobody can land or end what the gate admitted.
+    /// Another session locks a table of MySQL, so that no process can land or end what the gate admitted.
     pub(super) async fn locked_table(&mut self, say: &impl Fn(String)) {
         let direct = self.template(5, |new| new).await;
         let queued = self.template(5, |new| new.in_mode("queued", "gate")).await;

@@ -6,8 +6,7 @@ pub(super) struct Step {
     pub(super) provokes: &'static [&'static str],
 }
 
-/// The steps, in their order: what stands behind one finds the platform whole again. No api may have been away before the
-/// first one.
+/// The steps, in their order: each finds the platform whole again. No api may have been away before the first one.
 pub(super) const STEPS: [Step; 29] = [
     Step { name: "abandoned_admission", provokes: &["AdmissionsAbandoned"] },
     Step {

@@ -18,7 +18,7 @@ impl Stage {
         self.fires(&["ViewDamaged"], say).await;
     }
 
-    /// The view loses a coupon between its write and the look whether it is there.
+    /// The view loses a coupon between its write and the check that it is there.
     pub(super) async fn forgetful_view(&mut self, say: &impl Fn(String)) {
         let template = self.template(5, |new| new).await;
         let shopper = self.api.shopper(UserId(84)).unwrap();
@@ -43,7 +43,7 @@ impl Stage {
         consumer.restart().await.unwrap();
     }
 
-    /// Nobody's list is in the view, as if each had been evicted since it was read last.
+    /// No user's list is in the view, as if each had been evicted since it was read last.
     pub(super) async fn cold_views(&mut self, say: &impl Fn(String)) {
         let reads = self.first_reads();
         self.fires(&["ViewTooSmall"], say).await;

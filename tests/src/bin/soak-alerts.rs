@@ -1,5 +1,5 @@
-//! `soak-alerts` (`./dev soak alerts`): makes the worry of each alert on real servers under a real Prometheus, and waits
-//! for the alert. Exits with code 101 as soon as one does not fire.
+//! `soak-alerts` (`./dev soak alerts`): makes the worry of each alert on real servers under a real Prometheus, and
+//! waits for the alert. Exits with code 101 as soon as one does not fire.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
 use clap::{Parser, builder::PossibleValuesParser};

@@ -6,8 +6,8 @@ use clap::Parser;
 use devstack::Flavor;
 use pipeline_tests::claim_campaign;
 
-/// Kills and stops api, relay, lander, gate, its replica, broker and MySQL under claims in every mode, round after round,
-/// and checks every invariant.
+/// Kills and stops api, relay, lander, gate, its replica, broker and MySQL under claims in every mode, round after
+/// round, and checks every invariant.
 #[derive(Parser)]
 struct Cli {
     /// Number of rounds with an admission in flight at the fault; others do not count.

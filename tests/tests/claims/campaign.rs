@@ -5,8 +5,8 @@ use pipeline_tests::claim_campaign;
 
 const ROUNDS: u32 = 5;
 
-/// With the first the relay, the lander and an api have their turns, with the second the gate's replica, the broker and
-/// the gate; other tests strike MySQL.
+/// The first seed strikes the relay, the lander and an api, the second the gate's replica, the broker and the gate.
+/// Other tests strike MySQL.
 const SEEDS: [u64; 2] = [3, 6];
 
 testkit::on_each_flavor! {

@@ -172,7 +172,7 @@ async fn an_api_stopped_inside_its_transaction_frees_the_hot_row_in_seconds() {
     let held_for = began.elapsed();
     println!("the hot row was free again after {held_for:?}");
     assert!(held_for > Duration::from_secs(1), "it was not held at all");
-    assert!(held_for < Duration::from_secs(10));
+    assert!(held_for < Duration::from_secs(30), "{held_for:?}");
     assert_eq!(world.count(template).await.all(), 2, "the stopped one's is rolled back");
     // Its commit arrives on a closed connection.
     held.go_on();

@@ -1,5 +1,5 @@
-//! While a template is sold out the apis refuse from memory. Who has a coupon still gets it again, and whatever changes at
-//! the gate is seen by every api.
+//! While a template is sold out, the apis refuse from memory. A user who has a coupon still gets it again, and every
+//! api sees each change at the gate.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -19,7 +19,7 @@ use crate::{
 /// Counts refusals that the gate was not asked for.
 const LOCAL: &str = "coupon_local_refusals_total";
 
-/// Users who come too late, at one moment: more than an api asks the gate for before it remembers.
+/// Users who come too late at one moment: more than an api sends to the gate before it remembers.
 const LATE: i64 = 100;
 
 /// The key of every claim.
@@ -76,7 +76,7 @@ impl Sale {
         won
     }
 
-    /// Users come too late at one api, all at once.
+    /// Lets users come too late at one api, all at once.
     async fn come_late(&self, api: usize) {
         let mut late = JoinSet::new();
         for _ in 0..LATE {
@@ -141,7 +141,7 @@ async fn winners_get_their_coupon_again_while_all_others_are_refused_from_memory
     for api in [0, 1] {
         for winner in &won {
             let before = sale.refused_locally(api).await;
-            // Still from memory, just before the winner comes.
+            // Users are still refused from memory just before the winner comes.
             let look = async || {
                 sale.come_late(api).await;
                 sale.refused_locally(api).await
@@ -166,7 +166,7 @@ async fn who_wins_an_added_coupon_at_one_api_is_refused_by_none_from_then_on() {
     for round in 0..ROUNDS {
         sale.until_remembered().await;
         sale.add(1).await;
-        // Through the api that heard of it, and through the other one.
+        // Through the api that heard of the coupon, and through the other one.
         let (here, there) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         let winner = sale.win(here).await;
         sale.assert_won_again(&winner, there).await;

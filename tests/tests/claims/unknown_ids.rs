@@ -90,7 +90,7 @@ async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second(
     let two = |options| PlatformOptions { apis: 2, ..options };
     let (own, world) = start("unknown-ids-of-many", two).await;
     let known = world.template(100, |new| new).await;
-    // Not the process that published it.
+    // This is not the process that published it.
     let api = &world.apis[1];
     let status = async |template| api.shop(template, None).await.unwrap().status;
     until(async || status(known).await, |status| *status == 200).await;

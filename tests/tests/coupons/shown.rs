@@ -63,7 +63,7 @@ async fn coupons_carry_what_a_shop_shows_and_answers_that_are_kept_stay_as_they_
             "{path}"
         );
     }
-    // Answers that are given once more are what they were, whatever the template is called by now.
+    // Repeated answers stay unchanged, even after the template was renamed.
     let again = anna.use_coupon(used, "order-1").await.unwrap();
     assert_eq!(again.body, use_of_it.body);
     let again = anna.claim(template, Some("a"), 2).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_user_sees_what_the_limit_still_allows_as_soon_as_a_claim_is_answered(
     assert_eq!(had(&ben, endless).await, (false, Value::Null, Value::Null));
     assert_eq!(ben.claim(endless, Some("a"), 1).await.unwrap().status, 201);
     assert_eq!(had(&ben, endless).await, (true, Value::Null, Value::Null));
-    // It says what was, also when nothing can be claimed any more.
+    // It shows the past, even when nothing can be claimed any more.
     api.turn(template, "end").await.unwrap();
     assert_eq!(had(&anna, template).await, (true, json!(3), json!(0)));
     world.assert_sound(None).await;

@@ -1,5 +1,5 @@
-//! One user who reads a list without results over many connections: everybody else is answered meanwhile, since such a
-//! read costs MySQL next to nothing.
+//! One user who reads a list without results over many connections: all other users are answered meanwhile, since such
+//! a read costs MySQL next to nothing.
 
 use std::{
     ops::Range,
@@ -94,7 +94,7 @@ async fn who_reads_over_thirty_two_connections_takes_neither_lists_nor_operators
     let greedy = api.shopper(UserId(1)).unwrap();
     let query = CouponQuery { status: Some("expired"), ..CouponQuery::default() };
     let alone = p99_of_lists(&world, quiet).await;
-    // What as many calls cost on this machine that ask for nothing.
+    // The cost on this machine of as many calls that ask for nothing.
     let nothing = async || {
         let answer = api.send(api.operator(Method::GET, "/nothing")).await.unwrap();
         assert_eq!(answer.status, 404);
@@ -102,7 +102,7 @@ async fn who_reads_over_thirty_two_connections_takes_neither_lists_nor_operators
     let (beside_nothing, calls) = beside(&world, idle, nothing, async {}).await;
     let answered = AtomicU32::new(0);
     let read = async || {
-        // It may be refused itself.
+        // The read itself may be refused.
         if let Ok(page) = greedy.coupons(&query).await {
             assert!(page.data.is_empty(), "none has ended");
             answered.fetch_add(1, Ordering::Relaxed);
@@ -118,7 +118,7 @@ async fn who_reads_over_thirty_two_connections_takes_neither_lists_nor_operators
     let lists = others.end - others.start;
     let (crowded, reads) = beside(&world, others, read, operator).await;
     let rows = rows_read(&world).await - before;
-    // A duration says nothing of a machine that does other things too; a ratio says how much the crowd takes.
+    // A duration depends on what else the machine does; a ratio shows how much the crowd takes.
     let ratio = |one: Duration, other: Duration| one.as_secs_f64() / other.as_secs_f64();
     println!(
         "others' cold lists: p99 {alone:?} alone, {beside_nothing:?} beside {calls} calls for nothing, {crowded:?} beside \

@@ -82,7 +82,7 @@ async fn changed(flavor: Flavor) {
     assert_eq!(mine.len(), 1);
     assert_eq!(get(api, &path).await["replaced_by"], json!(instead));
     assert_eq!(get(api, &format!("/v1/coupons/{instead}")).await["replaces"], json!(coupon));
-    // The number stays taken, and the unit gone; neither is the replacement's.
+    // The number stays taken and the unit gone; the replacement takes neither.
     let more = anna.claim(template, Some("more"), 1).await.unwrap();
     assert_eq!(more.code().as_deref(), Some("LIMIT_REACHED"));
     let stock = api.stock(template).await.unwrap();
@@ -111,7 +111,7 @@ async fn changed(flavor: Flavor) {
     let line = |action: &str| (action.to_owned(), "ticket 1".to_owned());
     assert_eq!(record(&world, coupon).await, [line("coupon.replace"), line("coupon.extend")]);
     assert_eq!(record(&world, instead).await[0], line("coupon.revoke"));
-    // A gate that is loaded anew knows the numbers of claims, and none of a replacement.
+    // A gate that is loaded anew has the numbers of claims, and none of a replacement.
     let rebuilt = post(api, &format!("/v1/templates/{template}/gate-rebuild"), &json!({})).await;
     assert_eq!(rebuilt.status, 200, "{}", rebuilt.body);
     world.assert_sound(None).await;
@@ -127,7 +127,7 @@ async fn what_a_user_used_at_a_till_is_given_back_as_the_refusal_says_and_no_oth
     let (anna, at_a_till) = claimed(&world, template, 1).await;
     let (bert, ordered) = claimed(&world, template, 2).await;
     assert_eq!(bert.use_coupon(ordered, "A-1").await.unwrap().status, 200);
-    // Anna calls her order like Bert's.
+    // Anna's order has the same name as Bert's.
     assert_eq!(anna.redeem_myself(at_a_till, "use", "A-1").await.unwrap().status, 200);
     let order = async || get(api, "/v1/redemptions/A-1").await;
     let before = order().await;
@@ -266,19 +266,19 @@ async fn a_use_a_revocation_and_the_deadline_race_and_one_of_them_has_the_coupon
     let world = World::start("desk races").await;
     let valid_for_ms = 3_000;
     let template = world.template(RACES, |new| NewTemplate { valid_for_ms, ..new }).await;
-    let mut coupons = Vec::new();
+    let (mut races, mut at_the_deadline) = (JoinSet::new(), Vec::new());
     for user in 1..=RACES {
         let shopper = world.api().shopper(UserId(user)).unwrap();
         let claimed: Claimed = shopper.claim(template, None, 1).await.unwrap().json().unwrap();
-        coupons.push((shopper, claimed.coupons[0].id, claimed.valid_until));
+        let coupon = claimed.coupons[0].id;
+        if user <= RACES / 3 {
+            races.spawn(race(world.api().clone(), shopper, coupon));
+        } else {
+            at_the_deadline.push((shopper, coupon, claimed.valid_until));
+        }
     }
     // The claims follow each other, and so do the deadlines: of the last two thirds half are over, and half are not.
-    let deadline = coupons[coupons.len() * 2 / 3].2;
-    let at_the_deadline = coupons.split_off(coupons.len() / 3);
-    let mut races = JoinSet::new();
-    for (shopper, coupon, _) in coupons {
-        races.spawn(race(world.api().clone(), shopper, coupon));
-    }
+    let deadline = at_the_deadline[at_the_deadline.len() / 2].2;
     until(async || world.clock.now(), |now| *now >= deadline).await;
     for (shopper, coupon, _) in at_the_deadline {
         races.spawn(race(world.api().clone(), shopper, coupon));

@@ -1,4 +1,5 @@
-//! Grants as jobs: an outcome for each row, once for each key, under the template's limit and stock, and on after a kill.
+//! Grants as jobs: an outcome for each row, once for each key, under the template's limit and stock, and on after a
+//! kill.
 
 use std::fs;
 
@@ -199,7 +200,7 @@ async fn killed(flavor: Flavor) {
     let api = world.apis[0].clone();
     let job = job_of(&grant(&api, template, "k", &body).await);
     world.until(template, |counts| counts.all() > MANY / 20).await;
-    // Whichever has the job now: the other one, and later the restarted one, go on with it.
+    // Either api may have the job, so both are killed; the restarted ones go on with it.
     world.platform.apis[1].kill().unwrap();
     world.platform.apis[0].kill().unwrap();
     let before = world.count(template).await.all();
@@ -216,8 +217,8 @@ async fn killed(flavor: Flavor) {
     world.end().await;
 }
 
-/// The claims of three rows hang behind the gate, and the job is cancelled meanwhile. Whatever becomes of them, the rows
-/// say it.
+/// The claims of three rows hang behind the gate, and the job is cancelled meanwhile. The rows show how these claims
+/// end.
 #[tokio::test]
 async fn a_row_that_lands_after_its_job_was_cancelled_says_so() {
     let mut world = World::start("grants under way").await;
@@ -235,7 +236,7 @@ async fn a_row_that_lands_after_its_job_was_cancelled_says_so() {
     let reason = json!({ "reason": "not needed" });
     let cancelled = post(api, &format!("/v1/jobs/{job}/cancel"), &reason).await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.body);
-    // Its turn does not wait for them.
+    // The job's turn does not wait for these claims.
     let turned = async || progress(api, &job).await;
     let has_turned =
         |seen: &Value| seen["waits_for"] == "CLAIM_PENDING" || seen.get("ended_at").is_some();

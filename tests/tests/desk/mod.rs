@@ -11,8 +11,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api};
 
-/// Starts a platform on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if MySQL is
-/// not installed.
+/// Starts a platform on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if MySQL
+/// is not installed.
 pub(crate) async fn world_on(
     flavor: Flavor,
     name: &str,

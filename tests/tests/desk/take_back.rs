@@ -1,4 +1,4 @@
-//! The end of a job that added coupons: it takes back what is left, and nothing that the gate has promised to anybody.
+//! The end of a job that added coupons: it takes back what is left, but nothing that the gate has promised to a user.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ async fn until_gate_has(world: &World, template: TemplateId, stock: i64) {
     until(look, |seen| seen.gate_stock == Some(stock)).await;
 }
 
-/// A job for a user who has a coupon already: its row gets nothing, and what was added for it is to be taken back.
+/// A job for a user who already has a coupon: its row gets nothing, and the unit added for it must be taken back.
 fn in_vain() -> Value {
     json!({ "user_ids": ["1"], "reason": "in vain", "from_stock": false })
 }
@@ -40,7 +40,7 @@ async fn a_job_takes_back_nothing_that_a_claim_under_way_was_admitted_for() {
     fs::write(&rows, "").unwrap();
     let job = job_of(&grant(&api, template, "k", &in_vain()).await);
     until_gate_has(&world, template, 1).await;
-    // The added unit is admitted for another user before the job looks what is left.
+    // The added unit is admitted for another user before the job looks at what is left.
     fs::write(&claims, "").unwrap();
     let late = slow.shopper(UserId(2)).unwrap();
     let late = tokio::spawn(async move { late.claim(template, None, 1).await.unwrap() });

@@ -96,14 +96,17 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
 async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
     let world = World::start("races").await;
     let mut connection = world.mysql().await;
-    // Whoever uses a coupon needs its template's terms.
+    // A use of a coupon needs the terms of its template.
     let template = world.template(1, |new| new).await;
     let mut racers: Vec<Racer> = (0..LANES).map(|_| Racer::default()).collect();
     let mut answers = BTreeMap::new();
+    let mut slowest = TimeDelta::zero();
     for first in (1..=BULK_ROWS).step_by(LANES as usize) {
-        let deadline = world.clock.now() + AHEAD;
+        let begun = world.clock.now();
+        let deadline = begun + slowest + AHEAD;
         let ids = first..first + LANES;
         insert_of(&mut connection, template, ids, deadline, deadline - LIFE).await;
+        slowest = slowest.max(world.clock.now() - begun);
         let racers = racers.iter_mut().zip(first..);
         answers.extend(join_all(racers.map(|(racer, id)| racer.race(&world, id, deadline))).await);
     }

@@ -52,7 +52,7 @@ async fn workers_share_all_shards_each_ends_its_own_coupons_and_a_dead_ones_go_t
 }
 
 /// The next rebalance, here of a worker that joins, deals out the new partitions. Until each worker has counted them,
-/// some shards would be nobody's.
+/// some shards would have no owner.
 #[tokio::test]
 async fn partitions_that_are_added_under_running_workers_leave_no_shard_to_nobody() {
     let world = World::start("more partitions").await;
@@ -72,7 +72,7 @@ async fn partitions_that_are_added_under_running_workers_leave_no_shard_to_nobod
     let now = world.clock.now();
     insert(&mut connection, 1..=ROUND, now + AHEAD, now).await;
     world.until(NO_SALE, |counts| counts.expired == ROUND).await;
-    // Whoever is sent a wake-up flips; the sender may know the old number of partitions.
+    // The worker that gets a wake-up flips; the sender may know the old number of partitions.
     until(async || flips(&world, &others).await.iter().sum::<i64>(), |sum| *sum == ROUND).await;
     let sweeps = async || figures(&world, &others, "expiry_worker_sweeps_total").await;
     let before = sweeps().await;

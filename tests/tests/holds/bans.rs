@@ -26,7 +26,7 @@ async fn a_user_who_let_a_hold_lapse_is_refused_until_it_is_lifted() {
     let refused = until(claim, is_banned).await;
     assert_eq!(refused.status, 409);
     assert_eq!(refused.json::<Value>().unwrap()["lapses"], json!(1));
-    // Others may claim.
+    // Other users may claim.
     claimed(&world, template, (2, "a"), 1).await;
 
     let wrong = post(api, &format!("{user}/ban/lift"), &json!({ "reason": "" })).await;

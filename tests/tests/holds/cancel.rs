@@ -28,7 +28,7 @@ async fn a_user_gives_a_hold_up_and_its_unit_and_number_come_back_once() {
     }
     assert_eq!(stock(&world, template).await, (2, 1));
     assert_eq!(returns(&world, template).await, 1);
-    // Without a list: all, of which one is cancelled already.
+    // Without a list all are cancelled; one of them is already.
     let all: Value = anna.cancel(claim.id, None).await.unwrap().json().unwrap();
     let statuses: Vec<_> =
         all["coupons"].as_array().unwrap().iter().map(|c| &c["status"]).collect();
@@ -41,7 +41,7 @@ async fn a_user_gives_a_hold_up_and_its_unit_and_number_come_back_once() {
     let paid = world.api().confirm(claim.id, "pay-1", Some(&[two])).await.unwrap();
     assert_eq!(refusal(&paid), (409, "COUPON_CANCELLED".to_owned()));
 
-    // The answer under the old key stays; a new key gets the units and the numbers again.
+    // The answer to the old key stays the same; a new key gets the units and the numbers again.
     let replayed = anna.claim(template, Some("a"), 2).await.unwrap();
     assert_eq!((replayed.status, ids(&replayed.json().unwrap())), (201, ids(&claim)));
     let (_, new) = claimed(&world, template, (1, "b"), 2).await;

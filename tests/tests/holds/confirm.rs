@@ -49,7 +49,7 @@ async fn a_held_claim_is_confirmed_once_and_its_answer_stays_the_same_byte_for_b
     assert_eq!(instant(&listed["data"][0]["held_until"]), until);
     let pay_within = listed["data"][0]["pay_within_ms"].as_i64().unwrap();
     assert!((1..=left).contains(&pay_within), "{pay_within} of {left}");
-    // Neither the desk nor another shop touches it.
+    // Neither the desk nor another shop can change it.
     let revoked = post(api, &format!("/v1/coupons/{mine}/revoke"), &json!({ "reason": "r" })).await;
     assert_eq!(refusal(&revoked), (409, "NOT_CONFIRMED".to_owned()));
     let shop = json!({ "name": "Another shop" });
@@ -82,7 +82,7 @@ async fn a_held_claim_is_confirmed_once_and_its_answer_stays_the_same_byte_for_b
     }
     let other = another_merchant(api).await;
     let strange = other.confirm(claim.id, "pay-3", None).await.unwrap();
-    // A key of a desk does not redeem, and its merchant has no such claim.
+    // A desk's key does not redeem, and its merchant has no such claim.
     assert!([403, 404].contains(&strange.status), "{strange:?}");
     assert_eq!(anna.use_coupon(mine, "A-1").await.unwrap().status, 200);
     let used: Value = api.confirm(id, "pay-1", None).await.unwrap().json().unwrap();

@@ -15,7 +15,7 @@ use crate::{
     queued::arm,
 };
 
-/// Their hold: time to pay on a busy machine, too.
+/// The hold of these coupons: enough time to pay on a busy machine.
 const HOLD: TimeDelta = TimeDelta::seconds(3);
 
 /// Coupons of the sale whose gate is lost.

@@ -1,4 +1,5 @@
-//! The gate loses its memory, or wakes with an older one, while holds come back; and the topic that tells it is away.
+//! The gate loses its memory, or resumes with an older one, while holds are returned; and the topic that informs it is
+//! away.
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
@@ -15,31 +16,31 @@ use crate::{
     holds::{LONG, claimed, number, stock},
 };
 
-/// Their hold: time for a whole wave to claim on a busy machine, before the first of it lapse.
+/// The hold of these coupons: a whole wave can claim on a busy machine before the first of it lapses.
 const HOLD: TimeDelta = TimeDelta::seconds(8);
 
 /// Coupons of each sale.
 const STOCK: i64 = 60;
 
-/// The first id of coupons, claims and users that are inserted: far above a limit, as real ones are, since the id is the
-/// number of a coupon that came back.
+/// The first id of coupons, claims and users that are inserted: far above a limit, as real ones are, since the id is
+/// the number of a coupon that came back.
 const FIRST: i64 = 1_000_001;
 
-/// Users of waves have ids so far apart.
+/// Distance between the user ids of two waves.
 const APART: i64 = 1_000;
 
 fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {
     (first..first + users).map(|user| Wish::one(template, UserId(user)).with_key("a")).collect()
 }
 
-/// Has so many users claim, and asserts that MySQL then has so many coupons of the template.
+/// Lets `users` users claim, and asserts that MySQL then has `all` coupons of the template.
 async fn sold(world: &World, template: TemplateId, (first, users): (i64, i64), all: i64) {
     let run = world.crowd().run(wave(template, first, users)).await.unwrap();
     assert_eq!(run.given_up, 0);
     assert_eq!(world.count(template).await.all(), all);
 }
 
-/// The old file has what one sale has sold since, and lacks what came back to the other.
+/// The old file still has the units that one sale has sold since, and lacks those that came back to the other.
 #[tokio::test]
 async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_what_is_held_never()
 {
@@ -61,7 +62,7 @@ async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_w
     let more = STOCK + STOCK / 2;
     sold(&world, held, (APART, more), STOCK).await;
     sold(&world, back, (APART, more), 2 * STOCK).await;
-    // Whose hold lapsed has the claim that he had, under the key that he had.
+    // A user whose hold lapsed gets the old claim again under the old key.
     let again = world.api().shopper(UserId(1)).unwrap().claim(back, Some("a"), 1).await.unwrap();
     assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
     assert_eq!(world.count(back).await.all(), 2 * STOCK);
@@ -80,8 +81,8 @@ async fn a_gate_rebuilt_while_a_hundred_thousand_holds_lapse_has_each_unit_that_
     rebuilt_while_holds_lapse("most holds", 10 * BULK_ROWS).await;
 }
 
-/// So many holds, a multiple of [`BULK_ROWS`], are over at once. Their gate is rebuilt from MySQL three times while they
-/// come back.
+/// This many holds, a multiple of [`BULK_ROWS`], are over at once. Their gate is rebuilt from MySQL three times while
+/// they come back.
 async fn rebuilt_while_holds_lapse(name: &str, holds: i64) {
     let mut world = World::start(name).await;
     world.platform.expiry_worker.stop().await.unwrap();

@@ -15,7 +15,7 @@ async fn page(user: &Shopper, status: &'static str, cursor: Option<String>) -> C
     user.coupons(&query).await.unwrap()
 }
 
-/// The rest of a list, without the cursor that `behind` is. No page of it is empty, and each but the last is full.
+/// The rest of a list after the cursor `behind`. No page of it is empty, and each but the last is full.
 async fn rest(user: &Shopper, status: &'static str, behind: Option<String>) -> Vec<CouponId> {
     let (mut cursor, mut all) = (behind, Vec::new());
     loop {
@@ -39,7 +39,7 @@ async fn every_hold_that_is_over_is_listed_as_lapsed_before_and_after_its_flip()
         world.template(9, |new| many(new.held_for(hold))).await
     };
     let (brief, long) = (template(SHORT).await, template(LONG).await);
-    // Nobody flips.
+    // No worker flips.
     world.platform.expiry_worker.kill().unwrap();
     let (anna, first) = claimed(&world, brief, (1, "first"), 3).await;
     let (_, second) = claimed(&world, brief, (1, "second"), 2).await;
@@ -51,7 +51,7 @@ async fn every_hold_that_is_over_is_listed_as_lapsed_before_and_after_its_flip()
         [ids(&second), ids(&first)].iter().flat_map(|claim| sorted(claim)).collect();
     assert_eq!(rest(&anna, "lapsed", None).await, over);
 
-    // A list that is read on while its coupons are flipped goes on where it was.
+    // A list that is read further while its coupons are flipped continues where it was.
     let begun = page(&anna, "lapsed", None).await;
     world.platform.expiry_worker.start().await.unwrap();
     world.until(brief, |counts| counts.lapsed == 5).await;

@@ -1,4 +1,4 @@
-//! What the processes count of holds is what became of them.
+//! The processes' counters of holds show what became of them.
 
 use coupon::UserId;
 use pipeline_tests::{World, until};
@@ -35,7 +35,7 @@ async fn payments_cancellations_and_lapses_are_counted_by_what_became_of_them() 
     for _ in 0..2 {
         assert_eq!(user.cancel(given_up.id, None).await.unwrap().status, 200);
     }
-    // The payment comes second.
+    // The payment comes after the cancellation.
     assert_eq!(api.confirm(given_up.id, "pay-3", None).await.unwrap().status, 409);
     let (_, late) = claimed(&world, short, (3, "a"), 1).await;
     claimed(&world, short, (4, "a"), 1).await;
@@ -59,7 +59,7 @@ async fn payments_cancellations_and_lapses_are_counted_by_what_became_of_them() 
     let lapsed = async || world.platform.expiry_worker.metric("expiry_worker_lapsed_total").await;
     assert_eq!(until(lapsed, |lapsed| *lapsed == Some(2.0)).await, Some(2.0));
 
-    // Nobody paid for the coupon that comes next; all others have ended or are paid for.
+    // The next coupon stays unpaid; all others have ended or are paid for.
     claimed(&world, long, (6, "a"), 1).await;
     let held = async || world.platform.expiry_worker.metric("expiry_worker_held").await;
     assert_eq!(until(held, |held| *held == Some(1.0)).await, Some(1.0));

@@ -6,7 +6,7 @@ use pipeline_tests::{MODES, held_sale::HeldSale, promises::Ends};
 
 use crate::queued::conformance::start;
 
-/// Users of each sale have ids of their own, so far apart.
+/// Distance between the user ids of two sales.
 const APART: i64 = 1_000;
 
 testkit::on_each_flavor! {

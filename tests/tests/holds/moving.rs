@@ -1,5 +1,5 @@
-//! Holds of a template whose validity changes all the while: a landing, a payment, a cancellation, a lapse and the move of
-//! issued coupons meet at the same rows.
+//! Holds of a template whose validity changes all the while: a landing, a payment, a cancellation, a lapse and the move
+//! of issued coupons meet at the same rows.
 
 use chrono::TimeDelta;
 use coupon::TemplateId;
@@ -13,7 +13,7 @@ use crate::{holds::number, queued::conformance::start, templates::validity::chan
 
 const FIRST_USER: i64 = 1_000;
 
-/// All lock rows in one order, so there was none in eight runs; with another order there are dozens.
+/// All transactions lock rows in one order, so eight runs had none; with another order there are dozens.
 const DEADLOCKS_MAX: i64 = 3;
 
 testkit::on_each_flavor! {
@@ -27,7 +27,7 @@ async fn moved_while_sold(flavor: Flavor) {
     let direct = HeldSale::begin(&world, ("direct", "gate"), FIRST_USER).await;
     let queued = HeldSale::begin(&world, ("queued", "gate"), 2 * FIRST_USER).await;
     let templates = [direct.template, queued.template];
-    // Until the last hold has lapsed.
+    // It lasts until the last hold has lapsed.
     let sold = async {
         let (told, queued_told) = join(direct.run(&world), queued.run(&world)).await;
         let paid = join(direct.check(&world, &told), queued.check(&world, &queued_told)).await;

@@ -1,4 +1,4 @@
-//! Many payments at once share transactions, and none of them feels the others.
+//! Many payments at once share transactions, and none affects the others.
 
 use coupon::{ClaimId, TemplateId};
 use devstack::{Endpoints, Flavor, OwnDatabase, TestServers, if_installed};
@@ -78,7 +78,7 @@ async fn crowded(flavor: Flavor) {
     let together = "select count(*) from (select confirmed_at from coupon_payment \
                     group by confirmed_at having count(*) > 1) shared";
     assert!(number(&world, together).await > 0, "no transaction had several payments");
-    // Stored, they answer the same bytes.
+    // Repeated, they get the stored bytes.
     for (claim, first) in plain.iter().zip(good.chunks(2)) {
         let again: Answer = api.confirm(*claim, &format!("pay-{claim}"), None).await.unwrap();
         assert_eq!(again.body, first[0].body);

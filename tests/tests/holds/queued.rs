@@ -24,7 +24,7 @@ async fn a_queued_claim_that_waits_is_neither_paid_for_nor_cancelled_and_then_bo
     let answer = until(claim, |answer| answer.status == 202).await;
     let accepted = Accepted::read(&answer, (template, UserId(1)), Some(KEY), 2).unwrap();
     let id = accepted.id;
-    // Somebody has looked the claim up under another template, and left a fence there.
+    // The claim was looked up under another template, which left a fence there.
     let other = world.template(9, |new| new).await;
     let (mut mysql, now) = (world.mysql().await, world.clock.now());
     fence::place(&mut mysql, other, UserId(2), id, now).await.unwrap();

@@ -49,7 +49,7 @@ async fn of_thirty_confirmations_and_cancellations_at_once_one_wins_and_stock_co
             answers.iter().skip(part).step_by(3).filter(|answer| answer.status == 200).count()
         };
         assert!(succeeded(0) <= 1, "one payment: {answers:?}");
-        // The shop also cancels what was confirmed.
+        // The shop may also cancel what was confirmed.
         assert_eq!(succeeded(2), AT_ONCE / 3, "{answers:?}");
         confirmed += i64::from(succeeded(0) == 1);
     }
@@ -93,7 +93,7 @@ async fn a_payment_and_its_users_cancellation_at_once_have_one_winner() {
     world.end().await;
 }
 
-/// A success, or a refusal that says who was faster.
+/// A success, or a refusal that says which call was faster.
 fn is_expected(answer: &Answer) -> bool {
     let (status, code) = refusal(answer);
     status == 200

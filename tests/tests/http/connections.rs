@@ -82,8 +82,9 @@ async fn half_bodies_hold_no_more_than_they_may_together_and_others_are_served()
     for line in &mut lines {
         let mut head = [0; 12];
         if timeout(ANSWERED, line.read_exact(&mut head)).await.is_ok_and(|read| read.is_ok()) {
-            assert_eq!(&head, b"HTTP/1.1 503");
-            overloaded += 1;
+            // On a slow machine the time of some bodies was over before the others had begun.
+            assert!([*b"HTTP/1.1 503", *b"HTTP/1.1 408"].contains(&head), "{head:?}");
+            overloaded += usize::from(&head == b"HTTP/1.1 503");
         }
     }
     assert!(overloaded > 0);

@@ -85,8 +85,8 @@ async fn pages_of_the_named_origins_may_call_and_of_no_others() {
     world.end().await;
 }
 
-/// Methods and headers of requests, by the document, of all operations that a shopper's page calls: with a token or without
-/// any credential.
+/// Methods and headers of requests, by the document, of all operations that a shopper's page calls: with a token or
+/// without any credential.
 fn taken_from_shoppers(document: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut methods, mut headers) = (BTreeSet::new(), BTreeSet::new());
     let paths = document["paths"].as_object().unwrap().values();

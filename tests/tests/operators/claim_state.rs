@@ -125,7 +125,7 @@ async fn made_up_claims_of_one_merchant_cost_no_more_rows_than_its_limit_whateve
     let rows = verify::number(&mut connection, "select count(*) from claim").await.unwrap();
     let most = FENCES_PER_SECOND * (seconds + 1);
     assert!(rows <= most, "{rows} rows for {MADE_UP} made-up claims, of {most}");
-    // What was given up stays so, and is no further row.
+    // What was given up stays so, and adds no row.
     let first = "select min(id) from claim";
     let first = verify::number(&mut connection, first).await.unwrap();
     let again = look(format!("/v1/claim-states/{first}?template={template}")).await;

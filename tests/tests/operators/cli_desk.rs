@@ -99,7 +99,7 @@ async fn grants_whose_end_was_not_seen_are_named_and_granted_once_by_the_way_out
     for (flags, granted) in [("", 3), (" --json", 6)] {
         let proxy = Proxy::before(url).await;
         let cli = direct.with("API_URL", &proxy.instead_of(url));
-        // The job is created, and from the first look at it on nobody answers.
+        // The job is created, but the api does not answer from the first look at it on.
         let mut look = proxy.hold_request(b"GET /v1/jobs/");
         let grants_unseen = format!("{grants}{flags}");
         let (ran, ()) = tokio::join!(cli.run(&grants_unseen), async {
@@ -126,14 +126,14 @@ async fn grants_whose_end_was_not_seen_are_named_and_granted_once_by_the_way_out
         assert_eq!(direct.json(&again).await, ended, "the same job");
         assert_eq!(world.count(template).await.all(), granted);
     }
-    // What the advice warns of.
+    // The repetition that the advice warns of.
     direct.json(&grants).await;
     assert_eq!(world.count(template).await.all(), 9);
     world.assert_sound(None).await;
     world.end().await;
 }
 
-/// One template holds for long, so that a slow machine pays in time; the other for a moment.
+/// One template has a long hold, so that a slow machine pays in time; the other a brief one.
 #[tokio::test]
 async fn holds_are_made_paid_for_cancelled_forgiven_and_accounted_for_from_the_command_line() {
     let world = World::start("cli holds").await;

@@ -65,7 +65,7 @@ async fn a_campaign_is_found_copied_exported_and_cleared_away_from_the_command_l
     assert!(wrong.code == 1 && wrong.err.contains("(MALFORMED_QUERY)"), "{wrong:?}");
     assert!(wrong.err.contains("state, user_id"), "the known ones are named: {wrong:?}");
 
-    // In a script nobody can be asked.
+    // A script cannot be asked.
     for command in [
         format!("template end {template}"),
         format!("template delete {copy}"),

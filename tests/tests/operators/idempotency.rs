@@ -114,7 +114,7 @@ async fn what_is_sent_again_under_its_key_is_done_once_and_answered_byte_by_byte
     world.end().await;
 }
 
-/// Each changes a coupon once; a later extension by others is not undone by a repetition of an earlier one.
+/// Each request changes a coupon once. A repetition of an earlier one does not undo a later extension by others.
 #[tokio::test]
 async fn what_a_desk_sends_again_changes_its_coupon_once_and_another_wish_under_the_key_not_at_all()
 {

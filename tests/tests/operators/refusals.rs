@@ -1,4 +1,4 @@
-//! What people are told whose token or key is not accepted: expired and invalid are different words; and which build speaks.
+//! Answers to tokens and keys that are not accepted: they distinguish expired from invalid. And which build answers.
 
 use std::{env, process::Command};
 

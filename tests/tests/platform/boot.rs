@@ -93,7 +93,7 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         (CDC_TAILER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
         (CDC_TAILER, "ADMIN_LISTEN", &taken, "ADMIN_LISTEN"),
         (SYNC_CONSUMER, "KAFKA_BROKERS", "127.0.0.1:1", "127.0.0.1:1"),
-        // It waits for a view that is away, but not for one that can never be right.
+        // The consumer waits for a view that is away, but not for an address that can never be right.
         (SYNC_CONSUMER, "VIEW_REDIS_URL", "127.0.0.1:1", "VIEW_REDIS_URL"),
         (SYNC_CONSUMER, "VIEW_REDIS_URL", &never_evicting, "does not evict keys (noeviction)"),
         (SYNC_CONSUMER, "DATABASE_URL", &unmigrated, "api --migrate"),
@@ -129,7 +129,7 @@ fn of_the_queue<'a>(
 ) -> [(Pick, &'a str, &'a str, &'a str); 8] {
     let (dead_mysql, dead_redis) = ("mysql://u:p@127.0.0.1:1/coupon", "redis://127.0.0.1:1");
     [
-        // It starts without MySQL, but not with an address that can never be right.
+        // The relay starts without MySQL, but not with an address that can never be right.
         (OUTBOX_RELAY, "DATABASE_URL", "mysql://u:p@127.0.0.1:1", "end it with /coupon"),
         (OUTBOX_RELAY, "DATABASE_URL", unmigrated, "api --migrate"),
         (OUTBOX_RELAY, "GATE_REDIS_URL", dead_redis, "GATE_REDIS_URL"),

@@ -1,4 +1,5 @@
-//! docs/getting-started.md, run line by line by a shell on a stack of its own: what a newcomer copies works as it stands.
+//! docs/getting-started.md, run line by line by a shell on a stack of its own: what a newcomer copies works as it
+//! stands.
 
 use std::{fmt::Write as _, fs, panic::AssertUnwindSafe};
 

@@ -1,5 +1,5 @@
-//! What whoever is on call sees and may do: a server that is away shows within seconds and is told of once, each request
-//! has an id and a line, and a sale can be stopped whosever it is.
+//! What an operator on call sees and may do: a server that is away shows within seconds and is logged once, each
+//! request has an id and a line, and a sale of any merchant can be stopped.
 
 use std::{collections::BTreeMap, fs};
 
@@ -203,7 +203,7 @@ async fn whoever_is_on_call_stops_any_sale_and_the_record_says_who_it_was() {
     }
     let lacking = (403, "SCOPE_LACKING".to_owned());
     assert_eq!(refused(&post(&on_call, &format!("{path}/end"), &Value::Null).await), lacking);
-    // A halt takes nothing from users. What does is lost to them anyway, or is not for a stranger.
+    // A halt takes nothing from users. This key may end a drain, whose claims are lost anyway, but not reject claims.
     let reject = json!({ "accepted": "reject" });
     assert_eq!(refused(&post(&on_call, &format!("{path}/pause"), &reject).await), lacking);
     let meant = json!({ "confirm": "Theirs" });
@@ -215,7 +215,7 @@ async fn whoever_is_on_call_stops_any_sale_and_the_record_says_who_it_was() {
     let platform_only = (403, "PLATFORM_ONLY".to_owned());
     assert_eq!(refused(&get(&shop, "/v1/health").await), platform_only);
 
-    // Nobody but the platform gives such a key away, or gets one by replacing it.
+    // Only the platform's own key may create such a key, and no other key may replace it.
     assert_eq!(refused(&post(&shop, "/v1/api-keys", &night).await), platform_only);
     let admin = json!({ "name": "admin", "scopes": ["admin"] });
     let admin = body(&post(platform, "/v1/api-keys", &admin).await);

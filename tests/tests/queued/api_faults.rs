@@ -1,5 +1,5 @@
-//! An api dies or stops between gate and answer of a queued claim: the entry is published by others, and the key has one
-//! claim.
+//! An api dies or stops between gate and answer of a queued claim: the entry is published by others, and the key has
+//! one claim.
 
 use pipeline_tests::{
     STATE_MAX, World,
@@ -57,7 +57,7 @@ async fn an_api_killed_or_stopped_before_its_202_leaves_a_claim_that_lands_once(
     world.end().await;
 }
 
-/// Nobody comes back for the claim: the relay publishes what the dead api has not.
+/// No client comes back for the claim: the relay publishes what the dead api has not.
 #[tokio::test]
 async fn a_claim_whose_api_died_and_whose_client_left_lands_without_them() {
     let mut world = World::start_queued_with("queued and left", two_apis).await;
@@ -74,8 +74,8 @@ async fn a_claim_whose_api_died_and_whose_client_left_lands_without_them() {
     world.end().await;
 }
 
-/// The relay that is to publish what a dead api has left dies over it too: before it has, before it has deleted the entry,
-/// and after.
+/// The relay that must publish what a dead api has left dies too: before it has published, before it has deleted the
+/// entry, and after.
 #[tokio::test]
 async fn a_claim_whose_api_died_lands_once_though_the_relay_dies_over_it() {
     let mut world = World::start_queued_with("queued api and relay", two_apis).await;

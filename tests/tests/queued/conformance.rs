@@ -24,14 +24,15 @@ const USERS: i64 = 80;
 /// Users who take their turns one request after the other have ids from here on.
 const FIRST_IN_TURN: i64 = 10_000;
 
-/// Users who claim in mode spill while MySQL hangs have ids from here on, of each template so far apart.
+/// Users who claim in mode spill while MySQL hangs have ids from here on, and those of two templates this distance.
 const FIRST_SPILLED: i64 = 20_000;
 const APART: i64 = 5_000;
 
 /// Claims of each template in mode spill that are answered 202.
 const SPILLED: usize = 4;
 
-/// Users who claim until that many are: the first of them, whose claims the landers had, are told that they are unknown.
+/// Most users who claim until [`SPILLED`] are answered 202: the first, whose claims the landers had, are told that
+/// they are unknown.
 const MOST_SPILLED: i64 = 20;
 
 testkit::on_each_flavor! {
@@ -88,7 +89,7 @@ async fn conforms(flavor: Flavor) {
     assert_eq!(of_crowds.kept(&world).await, Ends::all_succeeded(count));
     let count = promises.claims.len();
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(count));
-    // The history does not have the claims of those who took turns, so I4 is checked without it.
+    // The history does not have the claims of users who took turns, so I4 is checked without it.
     world.assert_sound(None).await;
     assert_one_answer_each(&world, &histories(vec![run, last])).await;
     let sampled = sampler.stop().await;
@@ -131,7 +132,7 @@ async fn spill(world: &World, database: &mut OwnDatabase, sales: &[Sale]) {
         let accepted = promises.claims.len();
         assert_eq!(accepted, 2 * SPILLED, "{sale:?}");
         assert_eq!(promises.kept(world).await, Ends::all_succeeded(accepted), "{sale:?}");
-        // Those who were told "unknown" send their keys once more, and so does one whose limit is reached.
+        // Users who were told "unknown" send their keys once more, and so does one whose limit is reached.
         for user in first..=last {
             let anna = shopper(world, 0, user);
             let again = promises.insist(&anna, sale.template, Some("a"), 1).await;
@@ -201,7 +202,8 @@ impl Sale {
                 let [.., one, same] = promises.claims.as_slice() else { unreachable!() };
                 assert_eq!(one.id, same.id, "{self:?}");
             } else {
-                // An api that cannot publish for a while refuses at once, so the next user waits as long as this one is asked to.
+                // An api that cannot publish for a while refuses at once, so the next user waits for the time that this
+                // one was told.
                 sleep(Duration::from_secs(told.retry_after.unwrap())).await;
             }
             if promises.claims.len() >= 2 * SPILLED {

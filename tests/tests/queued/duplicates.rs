@@ -38,12 +38,12 @@ async fn messages_that_come_again_and_in_another_order_change_no_end() {
     for user in 1..=USERS {
         accepted(&mut promises, &shopper(&world, 0, user), template).await;
     }
-    // Doubled before they land.
+    // The messages come twice before they land.
     until(async || again(&world).await, |carried| *carried >= USERS as usize).await;
     world.platform.lander.resume().unwrap();
     let count = promises.claims.len();
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(count));
-    // After they have landed, and after the gate has a new epoch.
+    // They come again after they have landed, and after the gate has a new epoch.
     for rebuilt in [false, true] {
         if rebuilt {
             let epoch = world.sources.gate.meta(template).await.unwrap().unwrap().epoch;

@@ -64,7 +64,7 @@ async fn an_operator_ends_a_drain_and_who_waited_is_told_and_claims_again_with_t
     end(world, &mut servers).await;
 }
 
-/// Whoever gave up users' claims is on record, and nobody whose request was refused.
+/// The operator who gave up users' claims is on record, and no refused request is.
 async fn assert_record(cli: &Cli, template: TemplateId) {
     let audit = cli.json(&format!("audit --target templates/{template}")).await;
     let lines = audit["data"].as_array().unwrap();

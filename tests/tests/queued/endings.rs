@@ -161,7 +161,7 @@ async fn a_process_that_dies_or_stops_while_it_closes_a_queue_leaves_it_to_anoth
             accepted(&mut promises, &shopper(&world, 0, user), template).await;
         }
         arm(&mut world.platform.apis[1], &fault).await;
-        // Only the api that will fall may close it. Whether its answer comes first is its own affair.
+        // Only the api that will fall may close it. Its answer may come before or after its fall.
         world.platform.apis[0].pause().unwrap();
         let end = format!("/v1/templates/{template}/end");
         let end = world.apis[1].operator(Method::POST, &end).header("if-match", "*");
@@ -212,8 +212,8 @@ async fn a_cut_below_what_was_accepted_rejects_the_last_claims_and_no_more() {
     world.end().await;
 }
 
-/// A gate that hangs hears of no pause: the operator is told so where the gate may go on accepting claims, and it holds once
-/// the gate knows.
+/// A gate that hangs hears of no pause: the operator is told so where the gate may go on accepting claims, and it holds
+/// once the gate knows.
 #[tokio::test]
 async fn a_pause_or_an_end_of_which_the_gate_does_not_hear_says_so_and_holds_once_it_has() {
     let mut gate = OwnView::start("queued-deaf-gate", &["--maxmemory-policy", "noeviction"]).await;
@@ -227,7 +227,7 @@ async fn a_pause_or_an_end_of_which_the_gate_does_not_hear_says_so_and_holds_onc
     set_mode(&world, once_queued, "direct").await;
     let direct = world.template(10, |new| new).await;
     let absent = Value::Null;
-    // Only a gate that never queued a claim of the template has nothing to hear of that matters.
+    // Only a gate that never queued a claim of the template need not hear of it.
     let cases = [
         (queued, "pause", json!(false), json!(true), "PAUSED"),
         (spill, "end", json!(false), json!(true), "ENDED"),

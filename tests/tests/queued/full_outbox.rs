@@ -34,7 +34,7 @@ async fn a_full_outbox_refuses_claims_and_changes_nothing() {
     let length = gate_command(&world, &["XLEN", &outbox]).await;
     assert_eq!(length.trim(), format!(":{OUTBOX_MAX}"));
 
-    // Nobody has read what filled it.
+    // No relay has read the entries that filled it.
     gate_command(&world, &["XTRIM", &outbox, "MAXLEN", "0"]).await;
     accepted(&mut promises, &shopper(&world, 0, 1), template).await;
     world.platform.relay.start().await.unwrap();

@@ -14,8 +14,8 @@ use crate::{
     },
 };
 
-/// The lander's steps with a batch, and those of its transaction. A lander that stops inside holds the stock row's lock,
-/// which another one needs; around it only the partition.
+/// The lander's steps with a batch, and those of its transaction. A lander that stops inside holds the stock row's
+/// lock, which another one needs; around it only the partition.
 const AROUND: [&str; 3] = ["lander.after_take", "lander.after_commit", "lander.before_offset"];
 const INSIDE: [&str; 5] = [
     "queued.before_begin",
@@ -31,7 +31,7 @@ const REFUSING: [&str; 2] = ["queued.before_reread", "queued.before_end"];
 /// An api's steps when it tells the gate what landed, and what was refused.
 const RESOLVING: [&str; 2] = ["resolver.before_settle", "resolver.before_release"];
 
-/// Where no gate is.
+/// An address without a gate.
 const NOBODY: &str = "redis://127.0.0.1:1";
 
 /// Users who claim around each fault.
@@ -63,7 +63,7 @@ async fn killed(name: &str, points: impl IntoIterator<Item = &str>) {
         }
         let ended = world.platform.lander.wait_exit(STATE_MAX).await;
         ended.unwrap_or_else(|error| panic!("{point}: {error}"));
-        // While none runs, claims are accepted all the same.
+        // Claims are accepted even while no lander runs.
         user += 1;
         accepted(&mut promises, &shopper(&world, 1, user), template).await;
     }
@@ -113,7 +113,8 @@ async fn stopped(name: &str, points: impl IntoIterator<Item = &str>) {
     world.end().await;
 }
 
-/// The claims that a cut took the stock from: whoever refuses them, each is refused once, and the others land.
+/// The claims that a cut took the stock from: whichever process refuses them, each is refused once, and the others
+/// land.
 #[tokio::test]
 async fn a_lander_killed_or_stopped_while_it_refuses_claims_lands_and_refuses_each_once() {
     let mut world = World::start_queued_with("lander refusing", two_apis).await;
@@ -170,8 +171,8 @@ async fn a_lander_needs_no_gate_to_land_what_was_accepted() {
     crate::claims::epochs::end(world, &mut servers).await;
 }
 
-/// A lander that does not reach the gate leaves its news to the apis: what landed or was refused is found in MySQL, and if
-/// the api that finds it dies or stops, by another.
+/// A lander that does not reach the gate leaves its news to the apis: what landed or was refused is found in MySQL, and
+/// if the api that finds it dies or stops, by another.
 #[tokio::test]
 async fn what_a_lander_could_not_tell_the_gate_is_told_by_another_api_if_one_dies_or_stops_telling()
 {

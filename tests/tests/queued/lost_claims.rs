@@ -10,7 +10,7 @@ use crate::queued::{KEY, after_gate, arm, assert_sold, gate_command, gate_key, s
 async fn a_claim_that_was_lost_with_its_gate_is_called_so_by_every_api_and_its_key_claims_again() {
     let mut world = World::start_queued_with("lost claims", two_apis).await;
     let template = world.template(10, after_gate).await;
-    // Nobody carries it out of the gate.
+    // No relay carries it out of the gate.
     world.platform.relay.kill().unwrap();
     let [one, other] = [0, 1].map(|api| shopper(&world, api, 1));
     let answer = one.claim(template, Some(KEY), 1).await.unwrap();

@@ -1,5 +1,5 @@
-//! The gate loses its memory in the middle of a sale, or comes back with an older one, with claims in every stage of the
-//! queue: nothing is oversold, every 202 ends, and none that waited for the topic ends otherwise than landed.
+//! The gate loses its memory in the middle of a sale, or comes back with an older one, with claims in every stage of
+//! the queue: nothing is oversold, every 202 ends, and none that waited for the topic ends otherwise than landed.
 
 use coupon::{TemplateId, UserId};
 use pipeline_tests::{
@@ -102,7 +102,7 @@ impl Sale {
         let count = of_topic.claims.len();
         assert!(count > 0);
         assert_eq!(of_topic.kept(world).await, Ends::all_succeeded(count), "after the topic");
-        // What waited for the gate only may be lost with it, and is then claimed again.
+        // Claims that waited for the gate only may be lost with it, and are then made again.
         let mut of_gate = accepted.only(|claim| claim.template == self.gate);
         let ends = of_gate.kept(world).await;
         assert!(ends.rejected.is_empty() && ends.succeeded > 0, "{ends:?}");
@@ -176,7 +176,8 @@ async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
     end(world, &mut servers).await;
 }
 
-/// The steps of a rebuild. At the first two the gate is not loading yet, at the first three what was queued has not landed.
+/// The steps of a rebuild. At the first two the gate is not loading yet, at the first three what was queued has not
+/// landed.
 const REBUILDING: [&str; 6] = [
     "rebuild.before_epoch",
     "rebuild.before_begin",

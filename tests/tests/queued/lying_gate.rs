@@ -72,7 +72,8 @@ async fn of_10_000_claims_for_10_coupons_two_each_exactly_5_land() {
     let topics = TopicNames::new(world.scope.topic_prefix.clone());
     let brokers = &world.scope.endpoints.kafka_brokers;
     let producer = &ClaimsProducer::new(brokers, &topics, ProducerOptions::default());
-    // Once some have landed, a keeper sees the lie and begins a new epoch; a claim that is published behind it never lands.
+    // Once some have landed, a keeper sees the lie and begins a new epoch; a claim that is published behind it never
+    // lands.
     world.platform.lander.pause().unwrap();
     stream::iter(1..=CLAIMS)
         .map(|number| {
@@ -104,8 +105,8 @@ async fn of_10_000_claims_for_10_coupons_two_each_exactly_5_land() {
     world.end().await;
 }
 
-/// Has 60 users claim from a gate that lies, while no claim lands. A keeper that compares the gate with MySQL just then ends
-/// the lie before six are let through; then another template's gate lies.
+/// Has 60 users claim from a gate that lies, while no claim lands. A keeper that compares the gate with MySQL just then
+/// ends the lie before six are let through; then another template's gate lies.
 async fn lied_to(world: &mut World) -> (TemplateId, Run) {
     loop {
         let template = world.template(STOCK, two_each).await;

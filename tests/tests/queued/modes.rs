@@ -76,7 +76,7 @@ async fn a_key_of_one_mode_is_answered_in_another_by_the_same_claim() {
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(2));
     assert_eq!(world.count(template).await.all(), 2);
 
-    // What a stopped relay left behind is found after the template went back to direct.
+    // A new relay finds what came while none ran, even after the template went back to direct.
     world.platform.relay.kill().unwrap();
     let left = promises.claim(&one, template, Some("left"), 1).await;
     assert_eq!(left.status, 202, "{left:?}");

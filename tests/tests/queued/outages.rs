@@ -1,5 +1,5 @@
-//! MySQL or the broker is away while claims go on: those that wait for neither are answered 202 and nothing else, and all
-//! of them land when the server is back.
+//! MySQL or the broker is away while claims go on: those that wait for neither are answered 202 and nothing else, and
+//! all of them land when the server is back.
 
 use std::{fs, time::Duration};
 
@@ -39,7 +39,8 @@ async fn while_mysql_is_away_for_a_minute_queued_claims_are_accepted_and_land_wh
     mysql_away("queued mysql away for a minute", LONG).await;
 }
 
-/// A lander leaves its partitions when MySQL has been silent for ten seconds. Then it has none, and nobody else has them.
+/// A lander leaves its partitions when MySQL has been silent for ten seconds. Then neither it nor another lander has
+/// them.
 #[tokio::test]
 async fn while_mysql_is_silent_no_lander_says_that_nothing_waits() {
     let (mut servers, world) = start("queued mysql silent").await;
@@ -159,7 +160,7 @@ async fn mysql_away(name: &str, longer: Duration) {
     assert_eq!(direct.status, 201, "{direct:?}");
     for dies in [true, false] {
         if dies { servers.database.kill() } else { servers.database.pause() }.unwrap();
-        // What was in a lander's hands when MySQL went is unknown. From its first 202 on an api has no other answer.
+        // Claims that a lander had when MySQL went are unknown. From its first 202 on an api has no other answer.
         let first = async || {
             let [one, other] = [0, 1].map(|api| {
                 users[2] += 1;
@@ -196,7 +197,7 @@ async fn mysql_away(name: &str, longer: Duration) {
     for (template, users) in [topic, gate].into_iter().zip(users) {
         assert_eq!(world.count(template).await.all(), users);
     }
-    // Those who were told "unknown" send their keys once more.
+    // Users who were told "unknown" send their keys once more.
     let mut again = Promises::default();
     for user in 1..=users[2] {
         let answer = again.insist(&shopper(&world, 0, user), spill, Some(KEY), 1).await;

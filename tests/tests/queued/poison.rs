@@ -1,4 +1,5 @@
-//! What nobody can read, and what fails whatever is done, stops no other claim: it is set aside, and its user learns of it.
+//! A message that cannot be read, or that fails every time, stops no other claim: it is set aside, and its user learns
+//! of it.
 
 use coupon::{AcceptAfter, Admission, ClaimId, ClaimState, QueuedClaim, RejectReason, UserId};
 use mysql_store::verify;
@@ -65,13 +66,13 @@ async fn what_cannot_be_read_or_landed_is_set_aside_and_stops_no_other_claim() {
     );
     let failed = async || verify::number(&mut world.mysql().await, &failed).await.unwrap();
     until(failed, |failed| *failed == 1).await;
-    // The key is answered so from now on, also where the gate never saw it.
+    // The key has this answer from now on, even where the gate never saw it.
     let unlucky = shopper(&world, 0, 77);
     let again = async || unlucky.claim(template, Some("too-long"), 1).await.unwrap();
     let again = until(again, |answer| answer.status == 409).await;
     assert_eq!(again.code().as_deref(), Some("FAILED"), "{again:?}");
     let wanted = usize::try_from(count).unwrap() + 1;
-    // The same bytes count once, so the unreadable ones are told apart by nothing but their place.
+    // Equal messages count once; the unreadable ones differ only in their place.
     until(async || set_aside(&world, &topics).await, |aside| *aside >= 2 && *aside <= wanted).await;
     assert_sold(&world, template, 6).await;
     world.end().await;

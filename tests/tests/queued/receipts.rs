@@ -104,7 +104,7 @@ async fn a_claim_is_never_called_absent_and_its_receipt_is_its_users_alone() {
     world.platform.lander.pause().unwrap();
     let held = accepted(&mut promises, &shopper(&world, 0, 1), template).await;
     let [anna, stranger] = [1, 2].map(|user| shopper(&world, 1, user));
-    // In the outbox, then in the topic, then landed.
+    // The claim is in the outbox, then in the topic, then landed.
     for resumed in [None, Some("relay"), Some("lander")] {
         match resumed {
             Some("relay") => world.platform.relay.resume().unwrap(),

@@ -31,7 +31,7 @@ async fn a_relay_killed_at_each_of_its_steps_loses_and_doubles_nothing() {
         }
         let ended = world.platform.relay.wait_exit(STATE_MAX).await;
         ended.unwrap_or_else(|error| panic!("{point}: {error}"));
-        // While none runs, claims are accepted all the same.
+        // Claims are accepted even while no relay runs.
         user += 1;
         accepted(&mut promises, &shopper(&world, 1, user), template).await;
     }
@@ -42,8 +42,8 @@ async fn a_relay_killed_at_each_of_its_steps_loses_and_doubles_nothing() {
     world.end().await;
 }
 
-/// A stopped relay holds entries in its list, until it has deleted them. Another takes them over once its lease has ended;
-/// the first, woken, publishes and deletes what it had read.
+/// A stopped relay holds entries in its list, until it has deleted them. Another takes them over once its lease has
+/// ended; the first, woken, publishes and deletes what it had read.
 #[tokio::test]
 async fn a_relay_stopped_at_each_of_its_steps_is_replaced_and_does_no_harm_when_it_wakes() {
     let mut world = World::start_queued_with("relay stopped", two_apis).await;

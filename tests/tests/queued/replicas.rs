@@ -1,5 +1,5 @@
-//! A gate with a replica and a sentinel: a switch of masters in the middle of a sale, a stale replica that is promoted, a
-//! 202 that waits for a replica, and two masters at once.
+//! A gate with a replica and a sentinel: a switch of masters in the middle of a sale, a stale replica that is promoted,
+//! a 202 that waits for a replica, and two masters at once.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const FIT: &[&str] = &["--maxmemory-policy", "noeviction"];
 /// Users whose claims a replica has, and as many whose claims only the master has.
 const USERS: i64 = 300;
 
-/// How long a user of two masters insists: nobody else ends the fight of their keepers.
+/// How long a user of two masters insists: the fight of their keepers does not end by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A platform whose gate is a master with a replica.
@@ -80,7 +80,7 @@ async fn a_202_after_a_replica_outlives_its_master_and_is_not_given_without_the_
     let after_replica = |new: NewTemplate| new.in_mode("queued", "replica");
     let template = world.template(20, after_replica).await;
     let mut promises = Promises::default();
-    // Nothing but the outbox has the claims.
+    // Only the outbox has the claims.
     world.platform.relay.pause().unwrap();
     for user in 1..=5 {
         accepted(&mut promises, &shopper(&world, 0, user), template).await;
@@ -102,7 +102,8 @@ async fn a_202_after_a_replica_outlives_its_master_and_is_not_given_without_the_
     world.end().await;
 }
 
-/// A replica takes over that was cut off before the last claims: none of these was answered 202, and all others are kept.
+/// A replica takes over that was cut off before the last claims: none of these was answered 202, and all others are
+/// kept.
 #[tokio::test]
 async fn a_replica_that_takes_over_lacks_no_claim_that_was_answered_202_after_it() {
     let mut master = OwnView::start("queued-copied-master", FIT).await.unwrap();
@@ -112,7 +113,7 @@ async fn a_replica_that_takes_over_lacks_no_claim_that_was_answered_202_after_it
     let endpoints = Endpoints { gate_redis_url, ..TestServers::shared().endpoints().clone() };
     let mut world = World::start_on(&TestServers::at(endpoints), "queued copied", two_apis).await;
     let template = world.template(2 * USERS, |new| new.in_mode("queued", "replica")).await;
-    // Nothing but the gate has the claims.
+    // Only the gate has the claims.
     world.platform.relay.pause().unwrap();
     let left = async || world.sources.gate.meta(template).await.unwrap().unwrap().stock;
     let mut waves = Vec::new();
@@ -154,8 +155,8 @@ async fn follower(name: &str, of: &OwnView) -> OwnView {
     replica
 }
 
-/// With its first replica a server gets another replication id, while its connections stay. A process that knew it by the
-/// old one would rebuild the gates of those that know the new one, and the other way round.
+/// With its first replica a server gets another replication id, while its connections stay. A process that knew it by
+/// the old one would rebuild the gates of those that know the new one, and the other way round.
 #[tokio::test]
 async fn a_replica_that_joins_and_an_api_that_restarts_cost_a_new_epoch_and_no_claim() {
     let master = OwnView::start("queued-joined-master", FIT).await.unwrap();

@@ -1,4 +1,4 @@
-//! Many orders at once share transactions, and none of them feels the others.
+//! Many orders at once share transactions, and none affects the others.
 
 use coupon::{CouponId, TemplateId, UserId};
 use devstack::{Endpoints, Flavor, OwnDatabase, TestServers, if_installed};
@@ -91,7 +91,7 @@ async fn crowded(flavor: Flavor) {
     let together = "select count(*) from (select created_at from redemption where kind = 1 \
                     group by created_at having count(*) > 1) shared";
     assert!(number(&world, together).await > 0, "no transaction had several orders");
-    // Stored, they answer the same bytes.
+    // Repeated, they get the stored bytes.
     for (body, first) in plain_orders.iter().zip(twice.chunks(2)) {
         assert_eq!(redeem(world.api(), body).await.body, first[0].body);
     }

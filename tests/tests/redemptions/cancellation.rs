@@ -144,14 +144,14 @@ async fn an_order_with_more_uses_than_one_rollback_gives_back_is_given_back_in_g
     assert_eq!(outcome(&whole), (422, "INVALID_REDEMPTION".to_owned()));
     assert_eq!((&body["field"], &body["standing"]), (&json!("coupons"), &json!(MANY)));
     assert_eq!(world.count(template).await.used, MANY, "a refusal gives nothing back");
-    // From the end, beyond what the answer shows.
+    // These are from the end, beyond what the answer shows.
     let named: Vec<String> =
         coupons.rchunks(NAMED).take(1).flatten().map(ToString::to_string).collect();
     let some = json!({ "reason": "cancelled", "coupons": named });
     let back = roll_back(api, "name", &some).await;
     assert_eq!(back.status, 200, "{back:?}");
     assert_eq!(back.body, roll_back(api, "name", &some).await.body, "byte by byte");
-    // Then as each refusal says, to the end.
+    // Then each call names the coupons that the last refusal listed, to the end.
     let back = loop {
         let whole = roll_back(api, "name", &all).await;
         if whole.status == 200 {

@@ -206,7 +206,7 @@ async fn a_coupon_that_does_not_fit_is_refused_with_all_others_of_its_order() {
         outcome(&roll_back(api, "first", &foreign).await),
         (404, "COUPON_NOT_FOUND".to_owned())
     );
-    // Nothing of all this used a coupon; a single use knows the same rules.
+    // None of this used a coupon; a single use has the same rules.
     assert_eq!(world.count(five_off).await.used, 0);
     let anna = api.shopper(ANNA).unwrap();
     assert_eq!(anna.use_coupon(five, "B").await.unwrap().status, 200);
@@ -289,7 +289,7 @@ async fn locked(flavor: Flavor) {
     let other = coupon_of(&world, at_a_till, UserId(2)).await;
     let bert = api.shopper(UserId(2)).unwrap();
     assert_eq!(bert.redeem_myself(other, "use", "C").await.unwrap().status, 200);
-    // A till's order is none of the shop's, whatever its shopper calls it.
+    // A till's order does not belong to the shop, whatever its shopper calls it.
     let state = api.send(api.operator(Method::GET, "/v1/redemptions/C")).await.unwrap();
     assert_eq!(state.json::<Value>().unwrap()["coupons"].as_array().unwrap().len(), 1);
     world.assert_sound(None).await;

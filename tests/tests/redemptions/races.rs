@@ -99,7 +99,7 @@ async fn of_orders_at_once_one_has_both_coupons_and_equal_requests_are_one() {
         for answer in at_once(&world, &again).await {
             assert_eq!((answer.status, &answer.body), (201, &answers[winner].body));
         }
-        // Its cancellation and its repetition: whichever is first, it ends given back.
+        // The cancellation meets a repetition: whichever is first, the coupons end given back.
         let cancel = cancellation(&format!("{user}-{winner}"));
         let mut race = again[..2].to_vec();
         race.extend([cancel.clone(), cancel]);

@@ -101,6 +101,7 @@ async fn stopped_under_load(silence: Duration, waves: i64) {
             world.platform.cdc_tailer.pause().unwrap();
         }
         if wave == waves {
+            until_leading(&second).await;
             world.platform.cdc_tailer.resume().unwrap();
         }
         let users = wave * USERS + 1..=(wave + 1) * USERS;

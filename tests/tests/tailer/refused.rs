@@ -169,7 +169,7 @@ async fn silent_replica(flavor: Flavor) {
     assert_refused(tail.tailer(), mend).await;
     restart_with(&mut replica, on).await;
     tail.insert(11..=20);
-    // Also the tables, which the primary has made.
+    // This includes the tables, which the primary has created.
     until_has_all(flavor, &primary, &replica);
     tail.tailer().set_arguments(["--resnapshot"]);
     tail.lead().await;
@@ -321,7 +321,7 @@ async fn two_tailers_with_one_server_id_do_not_throw_each_other_off_for_ever() {
     assert_ended(ended.tailer(), "give one of the two another SERVER_ID").await;
     survivor.insert(1..=10);
     survivor.until_complete().await;
-    // With another id, both go on.
+    // With another server id, both tailers go on.
     ended.tailer().set_env("SERVER_ID", &(server_id + 1).to_string());
     ended.lead().await;
     for tail in [ended, survivor] {

@@ -139,7 +139,7 @@ async fn assert_read_anew(tail: &mut Tail) {
 fn begin_anew(primary: &OwnDatabase, replica: &OwnDatabase, flavor: Flavor) {
     let (stop, start) = match flavor {
         Flavor::Mariadb => ("stop slave", "set global gtid_slave_pos = ''; start slave"),
-        // What it has fetched of the old history counts as present otherwise.
+        // Otherwise what it has fetched of the old history counts as present.
         Flavor::Mysql => ("stop replica; reset replica", "start replica"),
     };
     sql(&replica.url(), stop);

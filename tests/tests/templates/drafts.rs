@@ -71,7 +71,7 @@ async fn a_copy_has_every_term_of_its_template_and_nothing_of_its_life() {
     assert_eq!(changed, ["id", "name", "state", "version"], "{original} {shown}");
     assert_eq!((&shown["name"], &shown["state"]), (&json!("Half price (copy)"), &json!("draft")));
 
-    // What is shown makes a template again, without what only an answer says.
+    // What is shown can be sent as a new template, without the fields that only an answer has.
     let mut again = shown.clone();
     for only_shown in ["id", "state", "version"] {
         again.as_object_mut().unwrap().remove(only_shown);

@@ -264,7 +264,7 @@ async fn a_start_moves_while_it_is_ahead_and_whoever_claims_by_any_api_meets_the
     world.end().await;
 }
 
-/// The edit is looked at before the start, and written after it: users may have claimed meanwhile.
+/// The edit is checked before the start, and written after it: users may have claimed meanwhile.
 async fn assert_that_a_start_stays_that_comes_while_its_edit_waits(world: &World) {
     let start = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
     let soon = |new| NewTemplate { claim_starts_at: start, ..new };

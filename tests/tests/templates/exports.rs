@@ -196,8 +196,8 @@ async fn not_taken(flavor: Flavor) {
     world.end().await;
 }
 
-/// A locked table keeps each export at its first chunk until the api has noticed that the client is gone. Chunks are counted
-/// in the server's general log.
+/// A locked table keeps each export at its first chunk until the api has noticed that the client is gone. Chunks are
+/// counted in the server's general log.
 #[tokio::test]
 async fn an_export_that_sends_nothing_ends_when_its_client_has_left_and_gives_its_place_back() {
     let (own, world) = unknown_ids::start("left-exports", |options| options).await;

@@ -122,7 +122,7 @@ async fn no_route_takes_a_query_parameter_that_it_does_not_describe() {
         for (method, operation) in item.as_object().unwrap() {
             let method: Method = method.to_uppercase().parse().unwrap();
             let sent = format!("{}?statuss=used", parts.join("/"));
-            // It is refused before anybody asks who calls.
+            // It is refused before the caller is identified.
             let answer = api.send(api.anonymous(method.clone(), &sent)).await.unwrap();
             assert_eq!(
                 (answer.status, answer.code().as_deref()),

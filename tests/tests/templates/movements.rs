@@ -134,7 +134,7 @@ async fn top_ups_and_cuts_while_claims_run_sell_exactly_the_total() {
             assert!(answers.iter().all(|answer| answer.status == 409), "{answers:?}");
         }
     }
-    // Users who came while nothing was left have gone; new users claim the later stock.
+    // Users who came while nothing was left do not come back; new users claim the later stock.
     runs.push(wave(&world, template, 6_000..7_000).await);
     assert_eq!(world.count(template).await.all(), total);
     let report = world.assert_sound(Some(&histories(runs))).await;
@@ -227,8 +227,8 @@ async fn a_gate_is_loaded_ahead_of_its_window_and_none_by_a_claim_before() {
         })
     };
     let (far, near) = (opening(TimeDelta::minutes(30)).await, opening(TimeDelta::minutes(2)).await);
-    let soon = opening(TimeDelta::milliseconds(1_500)).await;
-    for template in [far, near, soon] {
+    let soon = opening(TimeDelta::seconds(5)).await;
+    for template in [soon, far, near] {
         for (user, api) in (1..).zip(&world.apis) {
             let shopper = api.shopper(UserId(user)).unwrap();
             let answer = shopper.claim(template, None, 1).await.unwrap();

@@ -177,7 +177,7 @@ testkit::on_each_flavor! {
 async fn money(flavor: Flavor) {
     let started = world_on(flavor, "report money", |options| options).await;
     let Some((world, _database)) = started else { return };
-    let template = world.template(9, |new| NewTemplate { valid_for_ms: 3_000, ..new }).await;
+    let template = world.template(9, |new| NewTemplate { valid_for_ms: 6_000, ..new }).await;
     let mut coupons = Vec::new();
     for user in 1..=4 {
         let shopper = world.api().shopper(UserId(user)).unwrap();
@@ -193,7 +193,7 @@ async fn money(flavor: Flavor) {
     let order = |name: &str, coupon: &str| json!({ "order_ref": name, "amount": 2_000, "currency": "EUR", "coupons": [coupon] });
     let redeemed = post("/v1/redemptions".to_owned(), order("A", &coupons[0])).await;
     assert!(redeemed["discount"].as_i64().unwrap() > 0, "{redeemed}");
-    // What is rolled back counts no more, and a replaced coupon and its replacement are one.
+    // A redemption that is rolled back no longer counts, and a replaced coupon and its replacement count once.
     post("/v1/redemptions".to_owned(), order("B", &coupons[1])).await;
     post("/v1/redemptions/B/rollback".to_owned(), json!({ "reason": "r" })).await;
     post(format!("/v1/coupons/{}/replace", coupons[2]), json!({ "reason": "r" })).await;

@@ -40,7 +40,7 @@ fn rows<const N: usize>(rows: [(TemplateId, &str); N]) -> Vec<(String, String)> 
     rows.map(|(id, state)| (id.to_string(), state.to_owned())).into()
 }
 
-/// A template whose window opens so many days from now.
+/// A template whose window opens `days` days from now.
 fn opening(world: &World, new: NewTemplate, days: i64) -> NewTemplate {
     let opens = world.clock.now() + TimeDelta::days(days);
     NewTemplate { claim_starts_at: opens, claim_ends_at: opens + TimeDelta::days(1), ..new }

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Validity that is extended before it ends: many times longer than the move takes.
 const OLD_LIFE: TimeDelta = TimeDelta::seconds(10);
 /// Validity after the extension.
-const NEW_LIFE: TimeDelta = TimeDelta::seconds(14);
+const NEW_LIFE: TimeDelta = TimeDelta::seconds(20);
 
 async fn patch(world: &World, template: TemplateId, body: &Value) -> Answer {
     let request = world.api().operator(Method::PATCH, &format!("/v1/templates/{template}"));
@@ -95,7 +95,7 @@ async fn claims_that_race_a_change_end_as_it_says_whichever_api_they_come_by() {
     assert_eq!((&issued["follow"], &issued["progress"]), (&json!(true), &path));
     let before = issued["count"].as_i64().unwrap();
     assert!(before >= 100, "{issued}");
-    // At the api that may not know of the change yet.
+    // The crowd claims at the api that may not know of the change yet.
     let crowd = Crowd::new(world.apis[1..].to_vec(), 64, PATIENCE);
     let after = crowd.run(wave(template, 2_001..2_201)).await.unwrap();
     let first = running.await.unwrap();

@@ -24,8 +24,8 @@ const DEV_ONLY: [&str; 8] =
 /// Names that say nothing about the content.
 const BUCKETS: [&str; 6] = ["utils", "util", "common", "types", "helpers", "misc"];
 
-/// Its errors are the Kafka client's, which print their cause themselves. With `runtime`, the operators' client would be
-/// built with the skeleton of a process.
+/// Its errors are the Kafka client's, which print their cause themselves. With `runtime`, the operators' client would
+/// be built with the skeleton of a process.
 const WITHOUT_REPORT: &str = "topic";
 /// How an error would be logged without its causes, or in another form.
 const NOT_REPORTED: [&str; 7] =
@@ -55,8 +55,8 @@ fn built_with(package: &Package) -> BTreeSet<&str> {
     normal.map(|on| on.name.as_str()).collect()
 }
 
-/// The version in the name of the image is the one that rustup takes there. `rust-toolchain.toml` may say `stable`, whose
-/// version changes by itself, only because the image names its own.
+/// The version in the name of the image is the one that rustup takes there. `rust-toolchain.toml` may say `stable`,
+/// whose version changes by itself, only because the image names its own.
 #[test]
 fn the_image_builds_with_the_toolchain_of_its_name() {
     let dockerfile = fs::read_to_string(project_root().join("ops/Dockerfile")).unwrap();

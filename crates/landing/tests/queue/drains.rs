@@ -103,7 +103,7 @@ async fn a_drain_that_is_overtaken_ends_and_changes_nothing() {
     let rebuilt = timeout(A_LOOK, rebuilding).await.unwrap().unwrap();
     assert_eq!(rebuilt.unwrap(), Rebuilt::Overtaken);
     assert_eq!(chain.facts().await.queued_epoch, before);
-    // What was queued lands all the same.
+    // What was queued lands nevertheless.
     chain.relay().await;
     chain.land().await;
     assert_eq!(chain.world.rows().await.landed, 1);
@@ -149,7 +149,7 @@ async fn a_drain_outlives_the_loss_of_its_gate() {
     assert_eq!(chain.world.rows().await.landed, 1);
 }
 
-/// The first call for a claim had no answer, so the claim is repeated, to a gate that was loaded from MySQL behind it.
+/// The first call for a claim had no answer. The claim is repeated to a gate that was loaded from MySQL meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_landed_behind_a_lost_answer_is_not_admitted_again_by_the_next_gate() {
     let chain = Chain::queued("lost answer", AcceptAfter::Gate).await;

@@ -1,4 +1,4 @@
-//! What a client with a receipt is told, and what one without a receipt must not cause.
+//! Answers to clients with a receipt, and what requests without one must not cause.
 
 use coupon::{AcceptAfter, Claim, ClaimId, ClaimMode, Epoch, RejectReason, TemplateId, UserId};
 use landing::claims::{
@@ -75,7 +75,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
     let process = chain.process("a").await;
     let first = claim(USER, "a", 1);
     accepted(&process.claim(&first).await);
-    // The gate that could tell is gone.
+    // The gate that knew of the claim is gone.
     chain.world.lose_gate().await;
     let asked = ClaimQuery { id: first.id, template: Some(TEMPLATE), user: Some(USER) };
     // The ids of these tests are decades old.
@@ -85,7 +85,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
     assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
 }
 
-/// Asks without a receipt, long after the claim: the ids of these tests are decades old.
+/// Looks the claim up without a receipt, long after it: the ids of these tests are decades old.
 async fn looked_up(chain: &Chain, claim: &Claim, user: UserId) -> Fate {
     let asked = ClaimQuery { id: claim.id, template: Some(TEMPLATE), user: Some(user) };
     fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
@@ -119,7 +119,7 @@ async fn fenced_elsewhere(chain: &Chain, id: ClaimId, user: Option<UserId>) {
     assert!(is_given_up, "no claim of this template has the id: {fate:?}");
 }
 
-/// The id of a claim does not show its template, so anybody may name the wrong one.
+/// The id of a claim does not show its template, so a client may name the wrong one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queued_claim_that_was_looked_up_under_another_template_lands_all_the_same() {
     for user in [None, Some(USER), Some(UserId(USER.0 + 1))] {
@@ -165,7 +165,7 @@ async fn a_queued_claim_that_was_looked_up_under_another_template_is_rejected_as
     assert_eq!(chain.world.rows().await, Rows { landed: 0, fences: 0, coupons: 0 });
 }
 
-/// Its own template's resolver then holds the only proof that it never lands.
+/// The resolver of its own template gives it up, and the fence moves there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_direct_claim_that_was_looked_up_under_another_template_is_given_up_in_its_own() {
     let chain = Chain::open("wrong template direct", ClaimMode::Spill, AcceptAfter::Topic).await;
@@ -202,14 +202,14 @@ async fn who_asks_without_a_receipt_fences_nothing_that_the_gate_has_queued_for_
     assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
 }
 
-/// The search reads every admission under way, so it is limited as fences are.
+/// The search reads all admissions under way, so it has the same limit as fences.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lookup_that_may_not_fence_does_not_search_the_gate() {
     let chain = Chain::queued("no search", AcceptAfter::Gate).await;
     let process = chain.process("a").await;
     let first = claim(USER, "a", 1);
     accepted(&process.claim(&first).await);
-    // Whoever searches the queue meets a key that has none.
+    // A search now fails, because the key of the queued claims has another type.
     chain.world.replace_queued().await;
     let asked =
         ClaimQuery { id: claim(USER, "b", 1).id, template: Some(TEMPLATE), user: Some(USER) };
@@ -221,7 +221,7 @@ async fn a_lookup_that_may_not_fence_does_not_search_the_gate() {
     assert_eq!(chain.world.rows().await, Rows::default());
 }
 
-/// By then who looks for it may have fenced it, and a 202 would be broken.
+/// By then a look-up may have fenced it, and a 202 would be a broken promise.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_has_waited_too_long_is_not_queued_any_more() {
     let chain = Chain::queued("waited", AcceptAfter::Gate).await;
@@ -233,7 +233,7 @@ async fn a_claim_that_has_waited_too_long_is_not_queued_any_more() {
     assert_eq!(chain.in_outbox().await, 0);
 }
 
-/// Whichever read comes second, it comes after the landing and the rebuild.
+/// Whichever read is second comes after the landing and the rebuild.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_that_straddles_a_landing_and_a_new_epoch_calls_no_landed_claim_lost() {
     for read in [&b"queued_epoch"[..], b"from claim"] {

@@ -173,7 +173,7 @@ async fn a_mixed_batch_ends_each_claim_as_the_table_says_and_lands_exactly_the_f
         (of(SHORT, 10, 1), QueuedEnd::Landed),
         (of(SHORT, 11, 1), QueuedEnd::Rejected(RejectReason::SoldOut)),
         (of(UNKNOWN, 12, 1), QueuedEnd::UnknownTemplate),
-        // Without a number it would pass the limit.
+        // Without a number it would exceed the limit.
         (queued(claim(UserId(13), "a", 1), &[]), QueuedEnd::Rejected(RejectReason::Failed)),
         (refused, QueuedEnd::Rejected(RejectReason::Failed)),
         (first, QueuedEnd::Duplicate),
@@ -255,7 +255,7 @@ async fn more_coupons_than_a_transaction_takes_land_in_order() {
     assert_eq!(bench.counts().await, (300, 0, 1, 1_500));
 }
 
-/// As after a gate that promised too much.
+/// The gate admitted more claims than there are coupons.
 #[tokio::test]
 async fn hundreds_of_claims_are_rejected_together_and_each_key_gets_one_answer() {
     let bench = Bench::new("queued rejected", 1).await;
@@ -269,7 +269,7 @@ async fn hundreds_of_claims_are_rejected_together_and_each_key_gets_one_answer()
     assert_eq!(bench.world.number("select count(*) from rejected_user").await, 599);
 }
 
-/// What this version cannot read stays so, however often it is asked for.
+/// A row that this version cannot read stays unreadable, however often it is read.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_ends_its_own_claims_and_no_others() {
     let bench = Bench::new("queued unreadable", 10).await;
@@ -286,7 +286,7 @@ async fn a_row_that_cannot_be_read_ends_its_own_claims_and_no_others() {
     assert_eq!(bench.counts().await, (4, 0, 0, 4));
 }
 
-/// It can neither land nor be rejected.
+/// Such a claim can neither land nor be rejected.
 #[tokio::test]
 async fn a_claim_with_the_id_of_another_ends_and_holds_up_nobody() {
     let bench = Bench::new("queued id taken", 1).await;
@@ -299,7 +299,7 @@ async fn a_claim_with_the_id_of_another_ends_and_holds_up_nobody() {
     assert_eq!(bench.counts().await, (1, 0, 1, 1));
 }
 
-/// Its limit may change until it is published.
+/// The limit of a draft may change until it is published.
 #[tokio::test]
 async fn a_template_that_was_a_draft_is_read_again() {
     let bench = Bench::new("queued draft", 10).await;
@@ -431,7 +431,7 @@ async fn a_gate_is_told_what_landed_and_gets_back_what_did_not() {
     assert_eq!((world.meta().await.stock, world.left().await), (9, 9));
 }
 
-/// Otherwise the coupon would be given out and rejected again, once for each user who asks.
+/// Otherwise the coupon would be given out and rejected again, once for each user who claims.
 #[tokio::test]
 async fn a_gate_learns_of_the_cut_before_it_gets_back_what_the_cut_took() {
     let bench = Bench::with_gate("queued cut", 1).await;
@@ -472,6 +472,6 @@ async fn a_gate_that_is_away_keeps_no_claim_from_landing() {
     let mut lander = QueuedLander::connect(&world.url, &ids, reports, now, points).await;
     assert_eq!(lander.land(&[fresh(1), fresh(2)]).await, [QueuedEnd::Landed; 2]);
     drop(lander);
-    // It ends with the last lander, although it could tell nobody.
+    // The reporter ends with the last lander, although it never reached a gate.
     reporter.run().await;
 }

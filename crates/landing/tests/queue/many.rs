@@ -14,10 +14,10 @@ use testkit::{until, until_true};
 use super::{Chain, Silent};
 use crate::harness::{USER, claim, now};
 
-/// Looks at a queue at once, in one process.
+/// Queues that one process looks at concurrently.
 const LOOKS: u64 = 32;
 
-/// Queues that a process is closing at once.
+/// Queues that one process closes concurrently.
 const CLOSINGS: i64 = 100;
 
 /// Queued templates that have ended.

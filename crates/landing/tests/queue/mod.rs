@@ -72,9 +72,9 @@ pub(crate) struct Chain {
 struct Topic {
     producer: ClaimsProducer,
     offsets: QueueOffsets,
-    /// What the door is told of claims that wait.
+    /// The number of waiting claims that the queue reports.
     backlog: AtomicU64,
-    /// Answers of how far the partition has landed.
+    /// How often it told how far the partition has landed.
     looks: AtomicU64,
 }
 
@@ -108,12 +108,12 @@ impl ClaimQueue for Topic {
     }
 }
 
-/// A queue whose broker takes each question and never answers.
+/// A queue whose broker takes each request and never answers.
 #[derive(Default)]
 struct Silent {
     /// Claims that were to be published.
     asked: AtomicU64,
-    /// Questions for the end of a partition.
+    /// Requests for the end of a partition.
     looks: AtomicU64,
 }
 
@@ -150,7 +150,7 @@ impl Chain {
         Self::limited(name, mode, accept_after, LIMIT).await
     }
 
-    /// With this limit per user; 0: none.
+    /// [`TEMPLATE`] with this limit per user; 0 means none.
     async fn limited(name: &str, mode: ClaimMode, accept_after: AcceptAfter, limit: u32) -> Self {
         let scope = TestServers::shared().scope(name);
         let brokers = scope.endpoints.kafka_brokers.clone();
@@ -215,7 +215,7 @@ impl Chain {
         self.begin_rebuild_by(self.topic.clone()).await
     }
 
-    /// The same, by a process with this queue.
+    /// Like [`Self::begin_rebuild`], by a process with this queue.
     async fn begin_rebuild_by(
         &self,
         queue: Arc<dyn ClaimQueue>,
@@ -256,7 +256,7 @@ impl Chain {
         self.land_telling(&self.world.gate_url).await;
     }
 
-    /// The same, while the gate is away.
+    /// Lands what the topic holds while the gate is unreachable.
     async fn land_untold(&self) {
         self.land_telling("redis://127.0.0.1:1").await;
     }
@@ -293,7 +293,7 @@ impl Chain {
         ensure_topics(&self.brokers, &self.names, &layout).await.unwrap();
     }
 
-    /// Waits until a drain or a resolver has been told so often how far the partition has landed.
+    /// Waits until a drain or a resolver has been told `looks` more times how far the partition has landed.
     async fn looked_at(&self, looks: u64) {
         let before = self.topic.looks.load(Ordering::Relaxed);
         until_true(async || self.topic.looks.load(Ordering::Relaxed) >= before + looks).await;
@@ -309,7 +309,7 @@ impl Chain {
     }
 }
 
-/// The id of an accepted claim, and where it stands.
+/// The id of an accepted claim, and its position in the queue.
 #[track_caller]
 fn accepted(answer: &Answer) -> (ClaimId, Option<QueuePosition>) {
     match answer {
@@ -318,7 +318,7 @@ fn accepted(answer: &Answer) -> (ClaimId, Option<QueuePosition>) {
     }
 }
 
-/// The id of a claim that is queued, nobody knows how durably.
+/// The id of a claim that is queued, while it is unknown whether it was accepted.
 #[track_caller]
 fn unknown(answer: &Answer) -> ClaimId {
     match answer {

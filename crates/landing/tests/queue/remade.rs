@@ -1,4 +1,4 @@
-//! The topic of claims is removed and made anew while somebody waits for what it held.
+//! The topic of claims is removed and created anew while a rebuild or the resolver waits for what it held.
 
 use coupon::{AcceptAfter, UserId};
 use landing::{rebuild::Rebuilt, resolver::Watch};

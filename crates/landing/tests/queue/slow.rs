@@ -10,13 +10,14 @@ use tokio::time::timeout;
 use super::lander::{Bench, fresh};
 use crate::harness::execute;
 
-/// Two silences of a lander, and the landings behind them.
+/// Time for two waits of a lander for an answer, and for the landings after them.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A statement takes longer than a lander waits if it inserts more than this many claims.
 const ROWS_MAX: usize = 2;
 
-/// Has a statement sleep once it has inserted [`ROWS_MAX`] rows of this state into `claim`. All its rows see one time.
+/// Makes a statement sleep after it has inserted [`ROWS_MAX`] rows of this state into `claim`. All rows of a statement
+/// have the same time.
 async fn slow_down(bench: &Bench, state: &str) {
     let slow = format!(
         "create trigger slow_claims before insert on claim for each row begin \
@@ -32,7 +33,7 @@ async fn a_landing_that_is_too_slow_as_a_whole_is_made_in_parts() {
     slow_down(&bench, "1").await;
     let batch: Vec<_> = (1..=4).map(fresh).collect();
     let ends = timeout(PATIENCE, bench.land(&batch)).await.expect("it ends");
-    // What MySQL was still at when the lander gave up may have landed.
+    // What MySQL was still executing when the lander gave up may have landed.
     let is_landed = |end: &QueuedEnd| matches!(end, QueuedEnd::Landed | QueuedEnd::LandedBefore);
     assert!(ends.iter().all(is_landed), "{ends:?}");
     assert_eq!(bench.counts().await, (4, 0, 0, 4));
@@ -53,7 +54,7 @@ async fn rejections_that_are_too_slow_together_are_written_in_parts() {
     assert_eq!(bench.counts().await, (1, 0, 4, 1));
 }
 
-/// A lander's attempt gives a locked row up after a second, and another follows.
+/// A lander's attempt gives up a locked row after a second, and another attempt follows.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_for_a_locked_row_takes_nothing_of_a_hold() {
     let bench = Bench::new("queued hold behind a lock", 10).await;

@@ -1,4 +1,4 @@
-//! The resolver and what is queued: it settles and releases what has its answer, and fences nothing.
+//! The resolver and queued claims: it settles or releases those that have their answer, and fences none.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ async fn a_queued_claim_that_landed_untold_is_settled() {
     chain.world.assert_gate_equals_mysql().await;
 }
 
-/// A newer version, or an operator by hand, may have written the state.
+/// A newer version or a manual change may have written the state.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queued_claim_whose_row_cannot_be_read_is_left_alone_and_keeps_no_other_from_being_settled()
  {
@@ -68,7 +68,7 @@ async fn a_queued_claim_without_an_answer_is_left_alone_wherever_it_is() {
     let process = chain.process("a").await;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
     let (resolver, mut watch) = (chain.world.resolver(), Watch::default());
-    // In the outbox, then in the topic.
+    // First it is in the outbox, then in the topic.
     for relayed in [false, true] {
         if relayed {
             chain.relay().await;
@@ -107,14 +107,14 @@ async fn a_queued_claim_that_nobody_carries_needs_a_new_epoch() {
     );
 }
 
-/// A broker that is away answers late, and once for each template.
+/// An unreachable broker delays each answer, once for each template.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_that_does_not_answer_keeps_no_direct_admission_from_being_ended() {
     let chain = Chain::queued("silent queue", AcceptAfter::Gate).await;
     let process = chain.process("a").await;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
     chain.drop_outbox().await;
-    // Behind the queued one in every scan.
+    // Its template comes after the queued one in every scan.
     let template_id = TemplateId(TEMPLATE.0 + 1);
     let gate = &chain.world.gate;
     chain.world.publish(template_id, 10, 1).await;

@@ -36,7 +36,8 @@ async fn a_landing_writes_claims_coupons_and_stock_together() {
 
 #[tokio::test]
 async fn a_claim_is_read_without_what_its_user_was_given_before_and_since() {
-    /// Coupons that one user has of a template without a limit, before the claim and since; their ids are their numbers.
+    /// Coupons of one user of a template without a limit: this many before the claim, and as many after it. Their ids
+    /// are their numbers.
     const BEFORE: i64 = 3_000;
     let mut store = Store::with_template("many before", 10).await;
     let id = 1 << 50;
@@ -229,7 +230,7 @@ async fn a_connection_can_land_on_after_an_attempt_that_failed_midway() {
     unfit.admission.claim.trace_parent = Some("x".repeat(56));
     let error = landing::land(&mut store.connection, &[unfit]).await.unwrap_err();
     assert!(!error.is_conflict() && !error.is_unavailable() && error.duplicate_key().is_none());
-    // On the same connection and, at the same time, on another one.
+    // They run on the same connection and, at the same time, on another one.
     let mut other = connect::lander(&store.url).await.unwrap();
     let attempt = landing::land(&mut other, &[landing("a", &[1])]).await.unwrap();
     assert_eq!(attempt, Attempt::Landed);

@@ -1,4 +1,4 @@
-//! Payments that are confirmed together: plain cases are, and every other one is left as it was.
+//! Payments that are confirmed together: plain ones are confirmed, and all others are left unchanged.
 
 use chrono::TimeDelta;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};
@@ -29,8 +29,8 @@ fn whole<'a>(payment_ref: &'a str, of: &Landing) -> RequestedPayment<'a> {
     RequestedPayment { payment_ref, claim: of.landed.id, coupons: None, actor: "key:7" }
 }
 
-/// Confirms payments together, and returns the positions of those that are with their coupons; `None` if each is to go by
-/// itself.
+/// Confirms payments together. Returns the positions of the confirmed ones with their coupons; `None` if each must be
+/// confirmed alone.
 async fn together(
     store: &Store,
     merchant: MerchantId,
@@ -92,7 +92,7 @@ async fn plain_payments_are_confirmed_together_and_no_other_one_is_touched() {
     assert_eq!(number(connection, PAYMENTS).await, 4);
     let recorded = "select count(*) from coupon_payment where payment_ref in ('1', '2', '8')";
     assert_eq!(number(connection, recorded).await, 3);
-    // Another merchant's name for it: the coupons are not his.
+    // A payment of another merchant, to whom the coupons do not belong.
     let stranger = MerchantId(MERCHANT.0 + 1);
     assert_eq!(together(&store, stranger, &[whole("9", &all[5])]).await, Some(vec![]));
     assert_eq!(number(&mut store.connection, PAYMENTS).await, 4);

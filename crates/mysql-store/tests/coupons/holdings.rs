@@ -21,10 +21,10 @@ async fn coupons_count_against_the_limit_by_their_numbers_whatever_became_of_the
         ..CouponRow::unused(id, USER.0)
     };
     assert_eq!(held(&mut store, TEMPLATE, 3).await, (false, 0));
-    // One outside the limit, as support gives it.
+    // A coupon outside the limit, as support gives it.
     execute(&mut store.connection, &insert_coupons([row(1, 101, 0)])).await;
     assert_eq!(held(&mut store, TEMPLATE, 3).await, (true, 0));
-    // An unused, a used and an expired one, and those of others.
+    // An unused, a used and an expired coupon, and others' coupons.
     let of_others = [
         CouponRow { claim_no: 1, ..CouponRow::unused(5, USER.0 + 1) },
         CouponRow { claim_no: 2, template_id: 11, ..CouponRow::unused(6, USER.0) },

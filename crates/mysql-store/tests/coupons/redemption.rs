@@ -100,7 +100,7 @@ async fn a_redemption_stands_until_its_one_rollback_and_sums_are_of_what_stands(
     assert_eq!(redemption::beside(&mut store.connection, ORDER, &second).await.unwrap(), []);
 }
 
-/// The sum of an order that was redeemed together would otherwise lack what stands behind them.
+/// Otherwise the sum of an order that was redeemed together would lack the redemptions after them.
 #[tokio::test]
 async fn a_thousand_single_uses_under_the_same_name_hide_nothing_that_was_redeemed_together() {
     let mut store = Store::with_template("many names", 10).await;
@@ -186,7 +186,7 @@ async fn a_lock_is_an_orders_until_it_lapses_or_is_lifted() {
     let terms = checkout::terms(connection, &[id]).await.unwrap().remove(0);
     let lock = terms.lock.unwrap();
     assert_eq!((lock.order_ref.as_str(), lock.until, terms.stackable), ("o", until, true));
-    // A cancelled order's lock counts for nothing, and another order's cancellation for nothing either.
+    // A cancelled order's lock does not count, and neither does another order's cancellation.
     let other = OrderName { order_ref: "O", ..ORDER };
     for (name, is_kept) in [(other, true), (ORDER, false)] {
         assert!(redemption_order::add(connection, name, now()).await.unwrap());

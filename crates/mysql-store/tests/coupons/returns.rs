@@ -1,4 +1,4 @@
-//! Returns and confirmations: units and numbers come back once, payments are taken once, and one of both wins.
+//! Returns and confirmations: units and numbers come back once, payments are taken once, and only one of the two wins.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, CouponStatus, HoldTerms, Lapses, Returned, ReturnedStock, Template};
@@ -66,7 +66,7 @@ pub(crate) async fn give_back(
     Ok(given_back)
 }
 
-/// What is said to have lapsed for good is confirmed by nobody, however long he has waited for it.
+/// Once a hold is over by MySQL's clock it is not confirmed, however long the payment has waited.
 #[tokio::test]
 async fn a_payment_that_waited_for_a_lock_until_the_hold_was_over_is_refused() {
     let mut store = holding("waited", 2).await;
@@ -174,7 +174,7 @@ async fn a_hold_lapses_not_before_its_end_and_is_cancelled_not_after_it() {
     let (over, open) = (held("a", &[1], passed()), held("b", &[2], now() + TimeDelta::minutes(1)));
     store.land(&[over.clone(), open.clone()]).await;
     let both = [ids(&over), ids(&open)].concat();
-    // MySQL's clock has not reached the second one, whatever ours says.
+    // MySQL's clock has not reached the second deadline, although the caller's has.
     let late = Return { now: now() + TimeDelta::hours(1), ..by(Cause::Lapse) };
     let lapsed = give_back(&store, late, &both).await.unwrap().unwrap();
     assert_eq!(lapsed.coupons.iter().map(|coupon| coupon.id).collect::<Vec<_>>(), ids(&over));
@@ -327,7 +327,7 @@ async fn a_lift_is_a_movement_and_lapses_count_from_zero_again() {
     assert_balanced(&mut store).await;
 }
 
-/// Rounds of the race, of so many coupons each.
+/// Rounds of the race, and the coupons of each.
 const ROUNDS: usize = 20;
 const COUPONS: u8 = 5;
 
@@ -351,7 +351,7 @@ async fn of_a_payment_a_cancellation_and_a_lapse_of_the_same_coupons_each_coupon
         if let Confirmation::Lapsed { .. } = paid {
             assert_eq!(round % 2, 0, "{paid:?}");
         }
-        // What is left is taken back, so that the next round has all numbers.
+        // What is left is returned, so that the next round has all numbers.
         give_back(&store, by(Cause::Shop), &ids).await.unwrap();
         give_back(&store, by(Cause::Lapse), &ids).await.unwrap();
         assert_balanced(&mut store).await;

@@ -62,7 +62,7 @@ async fn what_is_held_lapsed_or_cancelled_is_counted_as_that() {
     let ahead = now() + TimeDelta::days(1);
     let over = held("over", &[1, 2], passed());
     let lapsed = ids(&over);
-    // One hold has its end behind it and is marked, one is not yet; of two others one is cancelled and one confirmed.
+    // One hold is over and marked, one is over and not yet marked; of two others one is cancelled and one confirmed.
     for landing in [over, held("a", &[3, 4, 5], ahead), landing("b", &[6])] {
         store.land(&[landing]).await;
     }

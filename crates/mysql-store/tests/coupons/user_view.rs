@@ -34,8 +34,8 @@ pub(crate) const KINDS: [(CouponStatus, &str); 7] = [
 /// Most coupons of a page of a long list.
 pub(crate) const LIMIT: u32 = 20;
 
-/// Most rows that the server reads for a page: those of each part of a statement, of their merge, and of the sort. A page
-/// has at most four parts.
+/// Most rows that the server reads for a page: those of each part of a statement, of their merge, and of the sort. A
+/// page has at most four parts.
 pub(crate) const READS_MAX: i64 = 12 * LIMIT as i64;
 
 /// Five coupons of the user, by number; the second and third used, the fourth flipped to expired.
@@ -58,8 +58,8 @@ async fn five(name: &str) -> (Store, Vec<CouponId>) {
     (store, ids)
 }
 
-/// Inserts coupons of [`HOT`]: [`OF_EACH`] of each of the [`KINDS`], ten per millisecond, of two merchants in turn. `None` if MySQL is not installed;
-/// the second value is a MySQL that ends with it.
+/// Inserts coupons of [`HOT`]: [`OF_EACH`] of each of the [`KINDS`], ten per millisecond, of two merchants in turn.
+/// `None` if MySQL is not installed; the second value is a MySQL that ends with it.
 pub(crate) async fn hot(flavor: Flavor, name: &str) -> Option<(Store, Option<OwnDatabase>)> {
     let (mut store, own) = Store::on(flavor, name).await?;
     let digits = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4 \
@@ -268,8 +268,8 @@ testkit::on_each_flavor! {
     a_page_on_mysql_reads_a_page_however_long_the_list_is,
 }
 
-/// Counted at the server: a page of twenty-eight thousand coupons costs as much as one of a hundred, in every list and at
-/// every position. A search for overdue coupons among all others would cost more.
+/// Counted at the server: a page of twenty-eight thousand coupons costs as much as one of a hundred, in every list and
+/// at every position. A search for overdue coupons among all others would cost more.
 async fn bounded_reads(flavor: Flavor) {
     let Some((mut store, _own)) = hot(flavor, "bounded reads").await else { return };
     let connection = &mut store.connection;

@@ -55,7 +55,7 @@ async fn lateness_is_that_of_the_latest_hundred_flips_of_each_shard_of_a_day() {
         let until = now - ms(number);
         insert(connection, 64 * (number + 1), 2, until, until + ms(number)).await;
     }
-    // Of another shard; too long ago; not a flip.
+    // One of another shard; one too long ago; one that is not a flip.
     insert(connection, 1, 2, now - ms(1), now + ms(499)).await;
     let long_ago = now - TimeDelta::hours(24);
     insert(connection, 2, 2, long_ago, long_ago + ms(700)).await;

@@ -186,7 +186,7 @@ async fn templates_are_read_by_their_ids_and_by_what_changed_while_their_window_
     assert!(template::of_ids(connection, &[]).await.unwrap().rows.is_empty());
 }
 
-/// As after a downgrade, or a change by hand.
+/// A downgrade or a manual change may leave such a row.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_keeps_no_other_template_from_being_read() {
     let mut store = Store::with_template("unreadable template", 5).await;

@@ -270,7 +270,7 @@ async fn a_chunk_that_is_cut_short_leaves_nothing_and_one_under_way_is_nobody_el
     assert_eq!(ending(&mut other, 2, 2).await, 2);
 }
 
-/// The coupons of the other template would expire by their old deadline meanwhile.
+/// Otherwise the coupons of the other template would expire by their old deadline.
 #[tokio::test]
 async fn a_long_move_keeps_no_other_waiting_also_if_its_coupons_are_locked() {
     let mut store = Store::with_template("turns", 2_000).await;

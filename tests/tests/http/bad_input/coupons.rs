@@ -30,7 +30,7 @@ const QUERIES: [(&str, u16, &str); 21] = [
     ("after=9223372036854775808", 400, "INVALID_AFTER"),
 ];
 
-/// Queries of a shop's list, which anybody may send.
+/// Queries of a shop's list, which need no token.
 const SHOP_QUERIES: [(&str, u16, &str); 9] = [
     ("limit=0", 422, "INVALID_LIMIT"),
     ("limit=101", 422, "INVALID_LIMIT"),

@@ -53,7 +53,7 @@ struct Targets {
     victim: Shopper,
     coupon: CouponId,
     claim: String,
-    /// Whose claim was accepted into a queue, and where it is followed.
+    /// A user whose claim was accepted into a queue, and where it is followed.
     waiter: Shopper,
     location: String,
     strangers: merchants::Strangers,
@@ -140,7 +140,7 @@ impl Targets {
             let answer = self.api.send(request).await.unwrap();
             assert_eq!(answer.status, 200, "{answer:?}");
             let mut body: Value = answer.json().unwrap();
-            // Uses are written every few seconds, and these requests are some.
+            // Uses of keys are written every few seconds, and these requests are uses.
             for key in body["items"].as_array_mut().into_iter().flatten() {
                 key.as_object_mut().unwrap().remove("last_used_at");
             }

@@ -1,4 +1,4 @@
-//! Receipts that are not one's own, or none at all, and events that are not ours.
+//! Receipts of other users, texts that are no receipts, and events that are not ours.
 
 use reqwest::Method;
 use shopper::Shopper;
@@ -55,7 +55,7 @@ fn garbage(targets: &Targets) -> Vec<Case> {
     cases
 }
 
-/// A receipt in a place or in hands that it is not for.
+/// A receipt at a place, or from a user, that it is not for.
 fn misplaced(targets: &Targets) -> Vec<Case> {
     let (location, claim, one) = (&targets.location, &targets.claim, targets.one);
     let (place, receipt) = location.split_once("&receipt=").unwrap();
@@ -112,7 +112,7 @@ fn misplaced(targets: &Targets) -> Vec<Case> {
     cases
 }
 
-/// Streams that begin after what is no event.
+/// Streams that resume after something that is no event.
 fn odd_events(targets: &Targets) -> Vec<Case> {
     let (place, receipt) = targets.location.split_once("&receipt=").unwrap();
     let own = |path: &str| targets.waiter.request(Method::GET, path);

@@ -83,7 +83,7 @@ pub(super) fn cases(targets: &Targets) -> Vec<Case> {
     cases
 }
 
-/// Ends of a drain that are not meant, or where nothing waits.
+/// Ends of a drain that are not confirmed, or where nothing waits.
 fn drains(targets: &Targets) -> Vec<Case> {
     let of = |template: &dyn std::fmt::Display| {
         targets.api.operator(Method::POST, &format!("/v1/templates/{template}/drain-end"))
@@ -105,7 +105,7 @@ fn drains(targets: &Targets) -> Vec<Case> {
 }
 
 /// Queries for a claim's state or story with an invalid template, or one that the claim does not belong to; stories of
-/// invalid ids, and by nobody.
+/// invalid ids, and without a key.
 fn states(targets: &Targets) -> Vec<Case> {
     let mut cases = Vec::new();
     for id in NO_IDS {

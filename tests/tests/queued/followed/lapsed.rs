@@ -1,4 +1,4 @@
-//! A receipt serves seven days, as long as the topic keeps a claim that nobody lands; the key serves longer.
+//! A receipt serves seven days, as long as the topic keeps a claim that does not land; the key serves longer.
 
 use chrono::TimeDelta;
 use coupon::UserId;

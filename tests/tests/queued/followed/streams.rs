@@ -1,5 +1,5 @@
-//! Streams of events have their bounds: for a user, for a process, and for a client that does not read. Whoever is
-//! refused is told so, and requests are answered all the same.
+//! Streams of events have their bounds: for a user, for a process, and for a client that does not read. A refused
+//! client is told so, and requests are answered nevertheless.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ const STREAMS: usize = 48;
 /// Streams that one user may have.
 const OF_USER: usize = 16;
 
-/// Users who have as many as they may, together all that the process takes; and one more.
+/// Users with as many streams as one may have, together all that the process takes; and one more user.
 const USERS: i64 = 3;
 const ONE_MORE: i64 = 4;
 
@@ -92,13 +92,13 @@ async fn streams_beyond_a_users_and_the_process_most_are_refused_and_requests_ar
         }
     }
     until(async || open(&world).await, |open| *open == 48.0).await;
-    // The process has all that it takes, and yet takes a claim and a look at it.
+    // The process has all streams that it takes, and still takes a claim and a look at it.
     let other = shopper(&world, 0, ONE_MORE);
     let claim = accepted(&mut promises, &other, template).await;
     assert_refused(&other, &claim, 503, "OVERLOADED").await;
     let look = other.look(&claim).await.unwrap();
     assert_eq!(look.status, 202, "{look:?}");
-    // A place that is left is taken by whoever comes next.
+    // A place that becomes free goes to the next client.
     drop(streams.pop());
     let opened = async || other.events(&claim, None).await.ok();
     streams.push(until(opened, Option::is_some).await.unwrap());
@@ -114,8 +114,8 @@ async fn streams_beyond_a_users_and_the_process_most_are_refused_and_requests_ar
     world.end().await;
 }
 
-/// Asks for a claim's events on a connection whose buffer takes about a kilobyte, and does not read. Two looks at the claim
-/// come first: their answers fill the buffer, so that the stream finds no room.
+/// Asks for a claim's events on a connection whose buffer takes about a kilobyte, and does not read. Two looks at the
+/// claim come first: their answers fill the buffer, so that the stream finds no room.
 async fn unread(world: &World, shopper: &Shopper, claim: &Accepted) -> TcpStream {
     let address = world.platform.api_url().strip_prefix("http://").unwrap();
     let signed = shopper.request(Method::GET, "/").build().unwrap();
@@ -158,7 +158,7 @@ async fn a_client_that_does_not_read_its_events_is_ended_and_others_read_theirs(
     let mut rest = Vec::new();
     let closed = timeout(CLOSED_WITHIN, line.read_to_end(&mut rest)).await;
     assert!(closed.is_ok(), "the connection stays open");
-    // The same user's other stream is as it was.
+    // The same user's other stream is not affected.
     world.platform.relay.resume().unwrap();
     landed(&mut reads).await;
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(6));

@@ -15,8 +15,8 @@ use verifier::{Record, Sampler, Verdict};
 
 use crate::queued::{Policy, after_topic, arm, arm_at_once, cut, decided, two_apis};
 
-/// Users, each with a claim of either template; coupons of the one that is cut, and how many the cut takes of those that
-/// are accepted.
+/// Users, each with a claim of either template; coupons of the one that is cut, and how many the cut takes of those
+/// that are accepted.
 const USERS: i64 = 300;
 const STOCK: i64 = 200;
 const CUT: i64 = 50;
@@ -68,8 +68,8 @@ fn of_user(user: i64, cut_short: TemplateId, several: TemplateId) -> Vec<Wish> {
     vec![one(cut_short), Wish { quantity, ..one(several) }.with_key("a")]
 }
 
-/// Each process on a claim's way dies or stops, the lander first: inside the landing of what was accepted before the cut,
-/// and again when it knows what the cut took.
+/// Each process on a claim's way dies or stops, the lander first: inside the landing of what was accepted before the
+/// cut, and again when it knows what the cut took.
 async fn strike(world: &mut World, several: TemplateId) {
     for point in ["queued.before_commit", "queued.before_end"] {
         arm_at_once(&mut world.platform.lander, &format!("{point}=kill"));
@@ -92,8 +92,8 @@ fn assert_refused_by_the_cut(ends: &Ends) {
     assert_eq!(ends.rejected.get("SOLD_OUT").copied(), Some(rejected), "{ends:?}");
 }
 
-/// Asserts that accepted = landed + rejected: the claims that were answered 202 have a row each, and every other row is of a
-/// key whose client heard nothing definite before its end.
+/// Asserts that accepted = landed + rejected: the claims that were answered 202 have a row each, and every other row is
+/// of a key whose client heard nothing definite before its end.
 async fn assert_balanced(world: &World, template: TemplateId, run: &Run) {
     let of_template = run.accepted.iter().filter(|claim| claim.template == template);
     let accepted: BTreeSet<ClaimId> = of_template.map(|claim| claim.id).collect();

@@ -113,7 +113,7 @@ async fn while_mysql_hangs_a_spilling_sale_says_unknown_then_queues_and_each_cla
     world.end().await;
 }
 
-/// What only MySQL knows is not known: no refusal and no end is made up.
+/// What only MySQL knows stays unknown: no refusal and no end is invented.
 async fn ask_without_mysql(world: &World, template: TemplateId, waits: &Accepted) {
     let landed = shopper(world, 1, 1).claim(template, Some(KEY), 1).await.unwrap();
     assert_eq!(landed.status, 503, "the 201 is in MySQL: {landed:?}");
