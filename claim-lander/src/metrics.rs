@@ -68,7 +68,7 @@ pub(crate) const PAYMENT_DELAY: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "from the publication of a payment to its end",
-    worry: Some("p99 above 1: holds may lapse although they were paid for in time"),
+    worry: Some("p99 above 10: holds may lapse although they were paid for in time"),
 };
 
 pub(crate) const DEAD_LETTERS: Metric = Metric {
