@@ -19,7 +19,7 @@ use crate::stage::Stage;
 /// Coupons of the template.
 pub const ROWS: i64 = 1_000_000;
 
-/// Id of the first coupon: above none that the platform makes, and below those of others.
+/// Id of the first coupon, below all ids that the platform makes.
 const FIRST: i64 = 1;
 
 /// Rows of one read: as many as the api reads at a time.
@@ -35,8 +35,8 @@ pub struct Exported {
     pub mib: f64,
 }
 
-/// Makes a template with [`ROWS`] coupons, after every process but the api was stopped: nothing else shall work
-/// meanwhile.
+/// Stops tailer, consumer and expiry worker, so that they do not work meanwhile, and makes a template with
+/// [`ROWS`] coupons.
 ///
 /// # Errors
 /// The platform fails.
@@ -57,7 +57,7 @@ pub async fn prepare(stage: &mut Stage, url: &str) -> Result<TemplateId> {
     Ok(template)
 }
 
-/// Exports all coupons, as a client that takes what comes and keeps nothing.
+/// Exports all coupons, as a client that keeps nothing.
 ///
 /// # Errors
 /// The api refuses, the answer breaks off, or a row is missing.

@@ -33,7 +33,8 @@ const LONE_HOLD: TimeDelta = TimeDelta::seconds(2);
 /// Pause between two of them, so that their ends are apart too.
 const APART: Duration = Duration::from_millis(100);
 
-/// Pause between two users who want the unit of a lone hold: the most by which a time is overestimated, and its answer.
+/// Pause between two users who want the unit of a lone hold: with an answer's time, the most by which a time is
+/// overestimated.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
 /// The first user who wants one.
@@ -170,7 +171,7 @@ pub async fn lone(stage: &Stage) -> Result<Latency> {
     Ok(closed::latency(times?))
 }
 
-/// Has one user after the other ask for the unit from the end of its hold on.
+/// Claims the unit for one user after the other, from the end of its hold on.
 async fn sold_again(
     api: Api,
     template: TemplateId,

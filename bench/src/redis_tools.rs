@@ -14,7 +14,8 @@ pub struct Load {
     pub pipelined: u32,
 }
 
-/// Number of different values of `__rand_int__`. It is the largest that redis-benchmark takes, so that hardly a user comes twice.
+/// Number of different values of `__rand_int__`. It is the largest that redis-benchmark takes, so that hardly any user
+/// comes twice.
 const RANDOM: &str = "2147483647";
 
 /// Field of redis-benchmark's CSV line with the requests per second, counted from the end: the first field is the
@@ -27,12 +28,11 @@ const RPS_FROM_END: usize = 6;
 /// redis-cli is not installed, or the answer is an error.
 pub async fn ask(server: SocketAddr, command: &[&str]) -> Result<String> {
     let mut cli = of("redis-cli", server);
-    // With -e an error is no answer.
+    // With -e, redis-cli fails on an error.
     answer(cli.arg("-e").args(command)).await
 }
 
-/// Sends a command again and again, with new numbers for its `__rand_int__`, and returns how many are answered per
-/// second.
+/// Sends a command repeatedly, with new numbers for its `__rand_int__`, and returns how many are answered per second.
 ///
 /// # Errors
 /// redis-benchmark is not installed, or an answer is an error.

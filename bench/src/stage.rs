@@ -17,7 +17,7 @@ const REST_MAX: Duration = Duration::from_secs(600);
 const MEMORY_AS_INSTALLED: [&str; 2] =
     ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
 
-/// Memory of each Redis, as in its file there.
+/// Memory of each Redis, as in its file in ops/.
 const REDIS_MEMORY: &str = "1gb";
 
 /// Servers without a platform.
@@ -93,7 +93,7 @@ impl BareServers {
         self.platform_of(1).await
     }
 
-    /// Starts a platform with so many apis. The stage's client uses the first.
+    /// Starts a platform with this many apis. The stage's client uses the first.
     ///
     /// # Errors
     /// A process does not start.

@@ -1,4 +1,4 @@
-//! Leaves the consumer group while this process does not reach MySQL, so that other processes, which may reach it, land
+//! Leaves the consumer group while this process cannot reach MySQL, so that other processes, which may reach it, land
 //! the claims of its partitions.
 
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl<T> Away<'_, T> {
         self.has_left.send_replace(true);
         warn!("MySQL does not answer this lander: its partitions are left to others");
         if let Err(error) = self.reader.leave().await {
-            // The landers see it too, and end the process.
+            // The landers get the error too, and end the process.
             warn!(error = runtime::report(&error), "the group could not be left in order");
         }
     }

@@ -1,4 +1,4 @@
-//! One payment, or the plain ones of a batch: their confirmation in MySQL, and the end that follows from it.
+//! Confirms one payment, or the plain ones of a batch, in MySQL, and determines how each ends.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -22,7 +22,7 @@ pub(crate) const NO_SUCH_CLAIM: &str = "the merchant has no such claim with thes
 /// The configuration and connections with which payments are taken.
 pub(crate) struct Shop<'a> {
     /// Its fail points are `payments.before_commit` and `payments.after_commit`, once per transaction,
-    /// `payments.before_offset`, once per payment, and `payments.no_claim` after each look that found no claim.
+    /// `payments.before_offset`, once per payment, and `payments.no_claim` after each lookup that found no claim.
     pub(crate) config: &'a Config,
     pub(crate) clock: &'a Clock,
     pub(crate) names: &'a TopicNames,
@@ -38,7 +38,7 @@ pub(crate) struct End {
     pub(crate) refused: Option<String>,
 }
 
-/// What became of a payment that was tried once.
+/// The outcome of one attempt at a payment.
 pub(crate) enum Tried {
     Ended(End),
     /// MySQL does not know its claim.
@@ -103,7 +103,7 @@ impl Shop<'_> {
         let claim = match look_up::claim_fate(&mut transaction, payment.claim_id).await? {
             Some(ClaimFate::Landed(claim)) => claim,
             Some(ClaimFate::Rejected { .. }) => return Ok(Some(Confirmation::NotFound)),
-            // A fence may stand in another template than the claim's, which then still lands.
+            // A fence may be in another template than the claim's; the claim then still lands.
             Some(ClaimFate::GivenUp { .. }) | None => return Ok(None),
         };
         let mut issued: Vec<CouponId> = claim.coupons.iter().map(|coupon| coupon.id).collect();
@@ -126,7 +126,7 @@ impl Shop<'_> {
         Ok(Some(confirmation))
     }
 
-    /// Returns those of these claims about which MySQL knows anything.
+    /// Returns those of these claims that have a row in MySQL.
     pub(crate) async fn known(&self, claims: &[ClaimId]) -> Result<HashSet<ClaimId>, StoreError> {
         connect::within(async {
             let mut connection = connect::acquire(self.pool).await?;

@@ -39,7 +39,7 @@ pub(crate) struct Early {
 /// One partition.
 #[derive(Default)]
 struct Lane {
-    /// By offset; `None` for a message that the partition has in hand.
+    /// By offset; `None` for a message that is being processed.
     unended: BTreeMap<i64, Option<EarlyPayment>>,
     /// Offset behind the last message that was taken over.
     end: i64,
@@ -86,7 +86,7 @@ impl Early {
         Some(next)
     }
 
-    /// Drops what is held of other partitions than these. Their next owners take it.
+    /// Drops the messages of all other partitions, whose next owners take them.
     pub(crate) fn keep(&self, partitions: &[i32]) {
         self.lock().retain(|partition, _| partitions.contains(partition));
         self.went.notify_waiters();
@@ -102,7 +102,7 @@ impl Early {
     /// Waits until another payment of the partition may wait.
     pub(crate) async fn room(&self, partition: i32) {
         loop {
-            // Created before the look, so that one that goes in between wakes it.
+            // Created before the check, so that a payment that ends in between wakes it.
             let went = self.went.notified();
             let waiting = self.lock().get(&partition).map_or(0, |lane| lane.waiting().count());
             if waiting < WAITING_MAX {
@@ -169,14 +169,14 @@ impl Early {
         });
     }
 
-    /// Returns whether a [`TopicReach`] brings the verdict on one of these payments nearer.
+    /// Returns whether one of these payments needs a [`TopicReach`] for its verdict.
     pub(crate) fn want_reach(&self, payments: &[Due], now: DateTime<Utc>) -> bool {
         let wants = |payment: &mut EarlyPayment| payment.patience.wants_reach(now);
         payments.iter().any(|one| self.change(one, wants).unwrap_or(false))
     }
 
-    /// Returns the verdict on a payment after a look that found no claim, and postpones it if there is none. One that
-    /// is no longer held has none either.
+    /// Returns the verdict on a payment after a lookup that found no claim, and postpones the payment. For one that is
+    /// no longer held: [`Verdict::LookAgain`].
     pub(crate) fn after_look(
         &self,
         one: &Due,

@@ -1,6 +1,6 @@
 //! How many claims of a partition end in a second while there are claims to land.
 //!
-//! Idle time does not count: an idle lander is not slow, and its rate stays the one of its last work.
+//! Idle time does not count: an idle lander is not slow, and keeps its last rate.
 
 use std::time::{Duration, Instant};
 

@@ -11,7 +11,7 @@ use topic::PartitionProgress;
 
 use crate::landing_rate::LandingRate;
 
-/// Share by which a rate must change before it is published while nothing lands.
+/// Share by which a rate must change to be published while nothing lands.
 const RATE_NEWS: f64 = 0.1;
 
 /// The partitions of this lander.
@@ -24,7 +24,7 @@ pub(crate) struct Lanes {
 struct Lane {
     /// Next offset to land, if known.
     next: Option<i64>,
-    /// When the oldest message of the batch in hand was published.
+    /// When the oldest message of the current batch was published.
     oldest: Option<DateTime<Utc>>,
     rate: LandingRate,
     /// The progress that was published last.
@@ -32,8 +32,8 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Records that a batch is in hand, and the offset and the time of its first message. A lower offset than before
-    /// means that the topic was recreated; the backlog then counts from there.
+    /// Records the start of a batch, and the offset and the time of its first message. A lower offset than before means
+    /// that the topic was recreated; the backlog then counts from there.
     pub(crate) fn begin(
         &self,
         partition: i32,
@@ -47,7 +47,7 @@ impl Lanes {
         lane.rate.begin(now);
     }
 
-    /// Records that a batch of so many messages is done, and the next offset of its partition.
+    /// Records the end of a batch of `messages`, and the next offset of its partition.
     pub(crate) fn end(&self, partition: i32, next: i64, messages: usize, now: Instant) {
         let mut lanes = self.lock();
         let lane = lanes.entry(partition).or_default();
@@ -103,7 +103,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when the oldest message in hand was published.
+    /// Returns when the oldest message of all current batches was published.
     pub(crate) fn oldest(&self) -> Option<DateTime<Utc>> {
         self.lock().values().filter_map(|lane| lane.oldest).min()
     }

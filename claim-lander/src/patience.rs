@@ -12,7 +12,7 @@
 //! never lands. A payment whose claim may still land becomes a dead letter only if outbox and queue take longer than
 //! [`LONGEST`].
 //!
-//! All payments that wait share what the brokers say, so a hundred wrong payments ask them no more often than one.
+//! All payments that wait share the brokers' answer, so a hundred wrong payments cause no more requests than one.
 
 use std::{sync::Arc, time::Instant};
 
@@ -35,7 +35,7 @@ pub(crate) struct Patience {
 
 #[derive(Debug)]
 enum State {
-    /// No look has missed the claim yet.
+    /// No look has missed the claim since the wait was started.
     Fresh,
     /// Waits since the first look that missed the claim. The ends are those of the claims' topic, by partition, once
     /// they are known.
@@ -74,7 +74,7 @@ impl TopicReach {
     /// Returns whether the landers have passed these ends ([`QueueReach::has_passed`]).
     fn has_passed(&self, ends: &mut [i64]) -> bool {
         let both = self.partitions.iter().zip(ends);
-        // Each is asked, because it lowers an end that is no longer there.
+        // All are evaluated, because each lowers an end that no longer exists.
         both.map(|(now, noted)| now.has_passed(noted)).fold(true, |all, one| all & one)
     }
 }
@@ -84,13 +84,13 @@ impl Patience {
         Self { state: State::Fresh }
     }
 
-    /// Returns whether a [`TopicReach`] brings the verdict nearer.
+    /// Returns whether the verdict needs a [`TopicReach`].
     pub(crate) fn wants_reach(&self, now: DateTime<Utc>) -> bool {
         matches!(&self.state, State::Waiting { since, .. } if now - *since >= SETTLE)
     }
 
     /// Returns the verdict after a look that just found no claim. `admitted` is the time in the claim's id; `reach` is
-    /// what the brokers said last, if they did.
+    /// the brokers' last answer, if any.
     pub(crate) fn after_look(
         &mut self,
         now: DateTime<Utc>,
@@ -175,7 +175,7 @@ mod tests {
         patience.after_look(first, old, None);
         let mut look = |reach: TopicReach| patience.after_look(first + SETTLE, old, Some(&reach));
         assert_eq!([look(reach(8, 10)), look(reach(0, 2))], [Verdict::LookAgain; 2]);
-        // It is in use: its landers seldom reach its present end.
+        // The topic is in use: its landers seldom reach its present end.
         assert_eq!([look(reach(2, 30)), look(reach(3, 40))].last(), Some(&Verdict::NoSuchClaim));
     }
 

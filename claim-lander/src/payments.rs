@@ -44,10 +44,10 @@ pub(crate) const AT_ONCE: usize = 8;
 /// milliseconds.
 const BATCH_MAX: usize = 64;
 
-/// Interval between looks at the payments that wait. Those that are due share one statement.
+/// Interval between checks of the payments that wait. Those that are due share one statement.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Age up to which the brokers' answer serves payments that wait. A verdict needs two of them, seconds apart.
+/// Age up to which the brokers' answer serves payments that wait. A verdict needs two answers, seconds apart.
 const REACH_EVERY: Duration = Duration::from_secs(1);
 
 /// The loop over the payments of this process.
@@ -101,7 +101,7 @@ impl Shop<'_> {
 }
 
 impl Payments<'_> {
-    /// Takes payments until `stop`. Each partition has one batch in hand, so a partition that waits delays no other.
+    /// Takes payments until `stop`. Each partition has one batch at a time, so a partition that waits delays no other.
     async fn run(&self) -> anyhow::Result<()> {
         let mut in_hand = FuturesUnordered::new();
         {
@@ -174,7 +174,7 @@ impl Payments<'_> {
         Ok(())
     }
 
-    /// Confirms the payments of a batch that are plain cases, and returns their offsets. Nothing is known of the
+    /// Confirms the payments of a batch that are plain cases, and returns their offsets. Nothing is known about the
     /// others.
     async fn together(
         &self,
@@ -193,7 +193,7 @@ impl Payments<'_> {
         confirmed
     }
 
-    /// Tries a payment until it is certain what becomes of it.
+    /// Tries a payment until its outcome is certain.
     async fn next_of(&self, partition: i32, message: &LaneMessage<PaymentMessage>) -> Next {
         let payment = match &message.body {
             Ok(payment) => payment,
@@ -227,7 +227,7 @@ impl Payments<'_> {
         self.shop.try_once(payment).await
     }
 
-    /// Looks again at the payments that wait for their claims. Returns only on an error.
+    /// Keeps checking the payments that wait for their claims. Returns only on an error.
     async fn look_again(&self) -> anyhow::Result<()> {
         let (owned, mut last) = (self.reader.rebalances(), LastReach::default());
         loop {
@@ -241,7 +241,7 @@ impl Payments<'_> {
         }
     }
 
-    /// Looks at payments that are due: those whose claims MySQL knows by now are tried, in order.
+    /// Checks the payments that are due, and tries those whose claims MySQL knows by now, in order.
     async fn look(&self, due: Vec<Due>, last: &mut LastReach) -> anyhow::Result<()> {
         let claims: HashSet<ClaimId> = due.iter().map(|one| one.claim).collect();
         let known = {

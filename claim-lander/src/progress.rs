@@ -65,7 +65,8 @@ impl Publisher<'_> {
     }
 
     /// Publishes the progress of each partition that changed, and returns how many messages wait on all of them; `None`
-    /// before the first assignment, and while the partitions are lost or left to others, since nobody may own them then.
+    /// before the first assignment, and while the partitions are lost or left to others, since they may have no owner
+    /// then.
     async fn publish(&self) -> Result<Option<i64>, TopicError> {
         let assignment = self.reader.rebalances().borrow().clone();
         let owned = assignment.of(&self.names.claims());

@@ -22,11 +22,11 @@ use crate::{dead_letter::DeadLetter, lanes::Lanes, metrics::DELAY, spans};
 /// Messages per batch: a transaction of claims for one coupon each.
 const BATCH_MAX: usize = 1000;
 
-/// Time for a batch in hand to land once the process is to stop. The partition's next owner lands the rest.
+/// Time for an unfinished batch to land once the process is to stop. The partition's next owner lands the rest.
 pub(crate) const LAST_BATCH_MAX: Duration = Duration::from_secs(5);
 
-/// A batch that takes longer than this is stuck, above all behind a stock row that somebody has locked. A spare lander
-/// takes its place for the other partitions.
+/// A batch that takes longer than this is stuck, usually behind a stock row that another transaction has locked. A
+/// spare lander takes its place for the other partitions.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// Shortest time between commits of offsets. A rebuild that drains waits for a commit, and users' positions change only

@@ -18,7 +18,7 @@ use crate::{progress::ProgressLog, stage::Stage};
 
 /// Coupons of the drop.
 const STOCK: i64 = 200;
-/// Users who want one: as many again as there are.
+/// Users who want one: twice as many as there are coupons.
 const USERS: i64 = 400;
 /// The first of them; smaller ids were at the sale.
 const FIRST_USER: i64 = 100_000;
@@ -51,7 +51,7 @@ pub(crate) struct Dropped {
     pub(crate) sold_again: usize,
     /// Payments that were refused because they came too late.
     pub(crate) late: usize,
-    /// Payments that were taken, and whose coupon is not there.
+    /// Payments that were taken for claims that MySQL does not have.
     pub(crate) lost: usize,
     /// Unexpected observations, a sentence each.
     pub(crate) problems: Vec<String>,

@@ -69,7 +69,7 @@ struct Holds {
     sold_again: usize,
     /// Payments that were refused because the hold had lapsed.
     paid_too_late: usize,
-    /// Payments that were taken, and whose coupon is not there.
+    /// Payments that were taken for claims that MySQL does not have.
     lost: usize,
 }
 

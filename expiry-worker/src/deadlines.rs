@@ -11,11 +11,11 @@ use coupon::{EXPIRY_SHARDS, expiry_shards};
 use topic::ExpiryWakeUp;
 
 /// The next deadline of each watched shard, which includes all owned ones. A deadline may be too early, but never too
-/// late: on an early one the worker finds nothing due and reads the index again.
+/// late unless its shard was put off: on an early one the worker finds nothing due and reads the index again.
 #[derive(Debug, Default)]
 pub(crate) struct Deadlines {
     partitions: i32,
-    /// The number of partitions before, while the group may still deal by it.
+    /// The previous partition count, while the group may still assign by it.
     former: Option<i32>,
     /// The watched shards; `None` if no coupon with a deadline is known.
     next: BTreeMap<u8, Option<DateTime<Utc>>>,
@@ -31,7 +31,7 @@ pub(crate) struct Deadlines {
     turns: BTreeMap<u8, u64>,
     /// Turns given so far.
     turn: u64,
-    /// Shards with due holds that are tried again later: their deadline is not that of the index.
+    /// Shards that are tried again later: their deadline is not that of the index.
     put_off: BTreeSet<u8>,
 }
 
@@ -41,8 +41,8 @@ impl Deadlines {
         Self { partitions, ..Self::default() }
     }
 
-    /// Applies a new set of owned partitions. All their shards are due at once: their wake-ups may have gone to
-    /// another worker, the index has all deadlines, and a look is one seek. Other shards are dropped.
+    /// Applies a new set of owned partitions. All their shards are due at once: their wake-ups may have gone to another
+    /// worker, the index has all deadlines, and a read is one seek. Other shards are dropped.
     pub(crate) fn assign(&mut self, owned: &[i32]) {
         self.owned = shards_of(owned, self.partitions).collect();
         self.adopted.clear();
@@ -51,8 +51,8 @@ impl Deadlines {
         self.next = watched.map(|shard| (shard, Some(DateTime::UNIX_EPOCH))).collect();
     }
 
-    /// Applies the topic's current partition count, and returns whether it is another one. The group does not say by
-    /// which count it has dealt, so until [`Self::settle`] the shards of both counts are watched.
+    /// Applies the topic's current partition count, and returns whether it has changed. The group does not say by which
+    /// count it assigned, so until [`Self::settle`] the shards of both counts are watched.
     pub(crate) fn count_partitions(&mut self, partitions: i32, owned: &[i32]) -> bool {
         if self.partitions == partitions {
             return false;
@@ -62,15 +62,15 @@ impl Deadlines {
         true
     }
 
-    /// The group deals by the current partition count now.
+    /// Records that the group assigns by the current partition count.
     pub(crate) fn settle(&mut self, owned: &[i32]) {
         if self.former.take().is_some() {
             self.assign(owned);
         }
     }
 
-    /// Whether the group may still deal by the partition count of before. Then wake-ups may wait in partitions that
-    /// no worker reads.
+    /// Whether the group may still assign by the previous partition count. Then wake-ups may wait in partitions that no
+    /// worker reads.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.former.is_some()
     }
@@ -147,7 +147,7 @@ impl Deadlines {
         }
     }
 
-    /// Looks at the shard again at `again`: some of its coupons are due and cannot end now.
+    /// Postpones the shard until `again`: some of its coupons are due and cannot end now.
     pub(crate) fn put_off(&mut self, shard: u8, again: DateTime<Utc>) {
         self.set(shard, Some(again));
         self.put_off.insert(shard);
@@ -163,8 +163,8 @@ impl Deadlines {
         self.known().min_by_key(|(_, deadline)| *deadline)
     }
 
-    /// At most `most` shards with a deadline at or before `now`, whose turn it is. That with the longest time since its last
-    /// turn comes first, so one with a million due coupons keeps no other waiting for more than its turn.
+    /// At most `most` shards with a deadline at or before `now`. The one whose last turn is longest ago comes first, so
+    /// a shard with a million due coupons delays no other by more than a turn.
     pub(crate) fn take_turns(&mut self, now: DateTime<Utc>, most: usize) -> Vec<u8> {
         let mut due: Vec<_> = self.known().filter(|(_, deadline)| *deadline <= now).collect();
         due.sort_by_key(|(shard, deadline)| (self.turns.get(shard).copied(), *deadline));

@@ -43,7 +43,7 @@ pub(crate) struct Drain {
     last: Option<Due>,
     /// Whether coupons could not be flipped, and are not in `due` any more.
     has_skipped: bool,
-    /// Whether to look for locked coupons before each flip, which otherwise would wait for them.
+    /// Whether to check for locked coupons before each flip, which otherwise would wait for them.
     is_wary: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Share {
     pub(crate) returns: usize,
 }
 
-/// Where a drain is after a step.
+/// The state of a drain after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
     /// There may be more.
@@ -65,7 +65,7 @@ pub(crate) enum Drained {
     Until(Option<DateTime<Utc>>),
     /// The earliest coupon is due by our clock but not by MySQL's, which is behind.
     TooEarly(DateTime<Utc>),
-    /// Nothing more is due but what could not lapse or be flipped. It is tried again then.
+    /// Only coupons that could not end are still due. They are tried again at this time.
     PutOff(DateTime<Utc>),
 }
 
@@ -95,7 +95,7 @@ impl Step {
 }
 
 impl Drain {
-    /// Begins a drain. `is_wary`: it looks for locked coupons before each flip.
+    /// Begins a drain. `is_wary`: it checks for locked coupons before each flip.
     pub(crate) fn new(is_wary: bool) -> Self {
         Self { is_wary, ..Self::default() }
     }
@@ -163,7 +163,7 @@ impl Drain {
             self.holds.add(&expiry::due_holds(connection, shard, behind, now, most).await?);
         }
         if self.due.is_empty() {
-            // What was skipped is passed over, or the drain would never come to its end.
+            // Skipped coupons are passed over, or the drain would never end.
             let behind = self.last.filter(|_| self.has_skipped);
             self.due = expiry::due(connection, shard, behind, now, most).await?;
             self.last = self.due.last().copied().or(self.last);

@@ -34,15 +34,15 @@ use crate::{
     stock_locks::StockLocks,
 };
 
-/// Returns of one shard at once. With the shards that are drained at once there are four: one commits while others
-/// work on their coupons, and more would wait for the stock row with their coupons locked. Not compared with other numbers
-/// by a measurement yet.
+/// Returns of one shard at once. With the shards that are drained at once there are four: one commits while others work
+/// on their coupons, and more would wait for the stock row with their coupons locked. No measurement has compared other
+/// numbers yet.
 pub(crate) const RETURNS_AT_ONCE: usize = 2;
 
-/// Who returns, in the movement.
+/// The actor in the movement.
 const ACTOR: &str = "deadline";
 
-/// Why, in the movement.
+/// The reason in the movement.
 const REASON: &str = "lapsed";
 
 /// Templates whose terms are remembered. They cannot change once there are holds, so forgetting them costs one read.
@@ -68,8 +68,8 @@ pub(crate) struct Holds {
     has_put_off: bool,
 }
 
-/// Returns that took place at once, as input for the pace. A return that waited for another transaction and gave
-/// nothing back is not among them: it says nothing about the server.
+/// Returns that ran at once, as input for the pace. A return that waited for another transaction and gave nothing back
+/// is not among them: it says nothing about the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Returned {
     /// Coupons of the largest one.
@@ -109,7 +109,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Whether a smaller return may take place: it met another transaction, or one of its rows is bad.
+    /// Whether a smaller return may succeed: it met another transaction, or one of its rows is bad.
     fn may_be_of_few(&self) -> bool {
         let Self::Store(error) = self else { return false };
         error.is_conflict() || error.is_of_row() || error.is_unreadable()
@@ -151,7 +151,7 @@ impl Holds {
         self.chunks.len() <= returns
     }
 
-    /// Where the next read goes on: what was put off is passed over.
+    /// Where the next read continues: holds that were put off are passed over.
     pub(crate) fn behind(&self) -> Option<DueHold> {
         self.last.filter(|_| self.has_put_off)
     }
@@ -225,8 +225,8 @@ impl Lapser {
         failed.map_or(Ok(returned), |failure| Err(failure.into()))
     }
 
-    /// Returns whether some of a chunk that did not come back are still held, because another transaction has them locked.
-    /// The others were paid for or given up meanwhile.
+    /// Returns whether some of a chunk that were not returned are still held, because another transaction has them
+    /// locked. The others were confirmed, cancelled or returned meanwhile.
     async fn is_any_held(
         &self,
         chunk: &[DueHold],
@@ -281,7 +281,7 @@ impl Lapser {
             Ok::<_, Failure>(given)
         });
         let given = match given.await {
-            // Was it the stock row? Then each other return of the template would wait for it as long.
+            // If the stock row is locked, every other return of the template would wait as long.
             Err(Failure::Store(error)) if error.is_lock_wait() => {
                 let is_locked = self.locks.is_locked(&self.pool, template).await?;
                 return Err(if is_locked { Failure::Locked(template) } else { error.into() });

@@ -16,13 +16,13 @@
 //! Lost, duplicate or early messages are therefore harmless. A slow sweep finds coupons whose wake-up was lost; its
 //! metric should stay at zero.
 //!
-//! The consumer group distributes the shards: shard s belongs to partition s modulo the partition count, which is asked
-//! for at each rebalance and every ten seconds. Any worker sweeps a shard whose coupons are still unflipped a minute after their deadline, if
-//! nothing moves there (`neglect.rs`).
-//! Two workers on one shard, even if one was paused and resumes, cannot flip twice or early: each flip is guarded by
-//! status and by both clocks. It is one statement, so a stopped worker holds no lock. Memory holds one deadline per
-//! shard, however many coupons wait, and of each shard that is due some thousand of its due coupons. Due shards take turns,
-//! a chunk each, so one merchant's storm delays other merchants' coupons by one round at most.
+//! The consumer group distributes the shards: shard s belongs to partition s modulo the partition count, which is read
+//! at each rebalance and every ten seconds. Any worker sweeps a shard whose coupons are still unflipped a minute after
+//! their deadline, if nothing moves there (`neglect.rs`). Two workers on one shard, even if one was paused and resumes,
+//! cannot flip twice or early: each flip is guarded by status and by both clocks. It is one statement, so a stopped
+//! worker holds no lock. Memory holds one deadline per shard, however many coupons wait, and of each shard that is due
+//! some thousand of its due coupons. Due shards take turns, a chunk each, so one merchant's storm delays other
+//! merchants' coupons by one round at most.
 //!
 //! Two more loops work on the same coupons: `announce.rs` announces coupons that end soon, `mover.rs` moves issued
 //! coupons to their template's new validity.

@@ -1,8 +1,8 @@
 //! Shards that their owner neglects: which of them are taken over, and which are reported.
 //!
-//! One overdue coupon does not prove neglect: the shard's owner may be in a storm, or no worker can end the coupon. So a
-//! shard is taken over if its first due coupons are the same at two looks, and it is reported if coupons ended here that
-//! the owner should have ended.
+//! One overdue coupon does not prove neglect: the shard's owner may be in a storm, or no worker can end the coupon. So
+//! a shard is taken over if its first due coupons are the same at two checks, and it is reported if coupons ended here
+//! that the owner should have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,20 @@ pub(crate) struct First {
     pub(crate) held: Option<DueHold>,
 }
 
-/// What the looks at the shards of other workers have shown.
+/// What the checks of other workers' shards have found.
 #[derive(Debug, Default)]
 pub(crate) struct Neglect {
-    /// The overdue shards of the last look.
+    /// The overdue shards of the last check.
     overdue: BTreeMap<u8, First>,
-    /// Shards that were taken over and whose coupons have ended here since the last look.
+    /// Shards that were taken over and whose coupons have ended here since the last check.
     swept: BTreeSet<u8>,
-    /// The shards that were swept between the last look and the one before.
+    /// The shards that were swept between the last check and the one before.
     swept_before: BTreeSet<u8>,
 }
 
 impl Neglect {
-    /// Takes in a look at the overdue shards of others, and returns those in which nothing has moved since the last one.
+    /// Records a check of the overdue shards of others, and returns those in which nothing has moved since the last
+    /// check.
     pub(crate) fn look(&mut self, overdue: BTreeMap<u8, First>) -> Vec<u8> {
         self.swept_before = std::mem::take(&mut self.swept);
         let before = std::mem::replace(&mut self.overdue, overdue);
@@ -43,7 +44,7 @@ impl Neglect {
         self.swept.insert(shard);
     }
 
-    /// Reports, until the next look, the shards that were swept here before the last one.
+    /// Reports, until the next check, the shards that were swept here before the last one.
     pub(crate) fn show(&self, part: &Part) {
         let shards = &self.swept_before;
         if shards.is_empty() {
@@ -74,7 +75,7 @@ mod tests {
     fn a_shard_is_neglected_once_its_first_coupon_is_the_same_at_two_looks() {
         let mut neglect = Neglect::default();
         assert!(neglect.look(look(&[(1, 10), (2, 20), (3, 30)])).is_empty());
-        // The owner of the first is at work, and that of the second has come to the end.
+        // The owner of the first is at work; the owner of the second has finished.
         assert_eq!(neglect.look(look(&[(1, 11), (3, 30)])), [3]);
         assert_eq!(neglect.look(look(&[(1, 11), (2, 20)])), [1]);
     }

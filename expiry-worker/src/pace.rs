@@ -2,10 +2,10 @@
 //! others hardly notice. Late flips are harmless, because every read, use and confirmation checks the deadline. Late returns
 //! are not: buyers wait for what comes back.
 //!
-//! Claims and uses wait for the same resources as our flips (cores, disk and the binlog queue), so a slow flip indicates
-//! that they wait too. While others write, each flip is followed by a rest that is a multiple of its duration: the multiple
-//! doubles after a slow flip and shrinks while flips are quick. A return is followed by a rest as long as itself if it is as
-//! large as one may be, and by less if it is smaller.
+//! Claims and uses wait for the same resources as our flips (cores, disk and the binlog queue), so a slow flip
+//! indicates that they wait too. While others write, each flip is followed by a rest that is a multiple of its
+//! duration: the multiple doubles after a slow flip and shrinks while flips are quick. The rest after a return of the
+//! maximum size is as long as the return; after a smaller one it is shorter.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ impl Pace {
         if self.is_alone() { FLIP_MAX } else { BESIDE_OTHERS }
     }
 
-    /// How long to rest after returns, the largest of them of `coupons`, which took so long.
+    /// How long to rest after returns, of which the largest had `coupons` and the longest took `took`.
     pub(crate) fn rest_after_return(&self, coupons: usize, took: Duration) -> Duration {
         let share = coupons as f64 / RETURN_COUPONS_MAX as f64;
         if self.is_alone() { Duration::ZERO } else { took.mul_f64(share.min(1.0)) }

@@ -10,10 +10,10 @@ use coupon::TemplateId;
 use mysql_store::{MySqlPool, StoreError, connect, landing};
 use runtime::Breakers;
 
-/// Time after a vain wait before another return waits.
+/// Time after a failed wait before another return waits.
 const WAIT_AGAIN: Duration = Duration::from_secs(5);
 
-/// Templates whose stock row a return has waited for in vain, and when the last one began to.
+/// Templates whose stock row was found locked, with the time of the last attempt.
 #[derive(Debug)]
 pub(crate) struct StockLocks(Breakers<TemplateId>);
 
@@ -24,8 +24,8 @@ impl Default for StockLocks {
 }
 
 impl StockLocks {
-    /// Returns whether a return of the template may wait for its stock row. After a vain wait, one at a time may: a row
-    /// that many landings take in turn is rarely free at the first try, but each of them gets it soon.
+    /// Returns whether a return of the template may wait for its stock row. After a failed wait, one at a time may:
+    /// a row that many landings take in turn is rarely free at the first try, but each of them gets it soon.
     pub(crate) fn may_wait(&self, template: TemplateId, now: Instant) -> bool {
         self.0.may_try(&template, now)
     }

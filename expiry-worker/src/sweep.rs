@@ -30,7 +30,8 @@ pub(crate) async fn sweep(
     lost_after: Duration,
 ) -> Result<(), StoreError> {
     for (shard, known) in deadlines.shards() {
-        // The shard is due or being drained, which reads its deadlines anyway. What was put off had its wake-up.
+        // The shard is due or being drained, which reads its deadlines anyway. A shard that was put off had its
+        // wake-up.
         if known.is_some_and(|known| known <= now) || deadlines.is_put_off(shard) {
             continue;
         }
@@ -89,7 +90,7 @@ pub(crate) async fn count_overdue(
     let (mut overdue, mut oldest) = (0, Duration::ZERO);
     for (shard, known) in deadlines.shards() {
         let known = match known.filter(|known| *known <= now) {
-            // What was put off is due by the index alone.
+            // Only the index shows when a shard that was put off was due.
             _ if deadlines.is_put_off(shard) => expiry::next_deadline(connection, shard).await?,
             known => known,
         };

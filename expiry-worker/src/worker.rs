@@ -71,8 +71,8 @@ const LOST: &str = "no broker answers: the shards of before are looked at every 
 /// Longest rest after returns: some of them may only have waited for a locked coupon.
 const RETURN_REST_MAX: Duration = Duration::from_millis(100);
 
-/// Time after which the group deals by a new number of partitions: twice the interval at which its members' clients look
-/// for one.
+/// Time after which the group assigns by a new partition count: twice the interval at which its members' clients
+/// refresh it.
 const DEALT_ANEW_AFTER: Duration = Duration::from_secs(600);
 
 pub(crate) struct Worker {
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     /// After losing its partitions, the worker keeps its shards: while no broker answers, no other worker can get them.
-    /// If one has them all the same, two workers that flip do no harm.
+    /// If another has them anyway, two workers that flip do no harm.
     fn rebalanced(&mut self, assignment: &Assignment, topic: &str) {
         self.stands = assignment.stands();
         if self.stands {
@@ -210,7 +210,7 @@ impl Worker {
                     self.deadlines.settle(owned);
                 }
             }
-            // Asked again in a moment; the part `kafka` reports an outage.
+            // Asked again soon; the part `kafka` reports an outage.
             Err(error) => runtime::seldom!("partitions not counted", runtime::report(&error)),
         }
         self.measure_shards();
@@ -278,7 +278,7 @@ impl Worker {
                 }
                 Err(error) => {
                     self.drains.insert(shard, drain);
-                    // The others have their turn first: what failed may be this shard's alone.
+                    // The others have their turn first: the failure may be this shard's alone.
                     self.deadlines.put_off(shard, self.clock.now() + FAILED_WAIT);
                     failure = Some(error);
                 }
@@ -385,13 +385,13 @@ impl Worker {
         counter!(RETRIES.name).increment(1);
         // The part logs it, once a minute.
         self.mysql.not_ready(runtime::report(failure.as_ref()));
-        // Counted again when MySQL answers: what was overdue or held before says nothing about now.
+        // Counted again when MySQL answers: earlier counts say nothing about now.
         gauge!(OLDEST_OVERDUE.name).set(f64::NAN);
         gauge!(HELD.name).set(f64::NAN);
     }
 }
 
-/// Ticks now and then every `period`; missed ticks delay the next one.
+/// Ticks at once, then every `period`; a missed tick delays the next one.
 fn every(period: Duration) -> Interval {
     let mut interval = tokio::time::interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

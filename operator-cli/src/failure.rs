@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Usage,
     /// Nothing answered, or is able to now. Nothing was changed.
     Unavailable,
-    /// It was sent, and its outcome is unknown: no answer came, or what it has begun was not seen to its end.
+    /// It was sent, and its outcome is unknown: no answer came, or the end of what it began was not seen.
     Unknown,
 }
 

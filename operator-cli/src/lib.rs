@@ -42,7 +42,7 @@ pub async fn run() -> ExitCode {
 }
 
 /// Handles a request for help, or a command line that cannot be understood. A script that asks for JSON gets a failure
-/// like any other; everybody else gets clap's own text, with its colours.
+/// like any other; otherwise clap's own text is printed, with its colours.
 fn not_understood(error: &clap::Error, words: &[OsString]) -> ExitCode {
     if error.use_stderr() && asks_for_json(words) {
         return failed(&Failure::not_understood(error), &Output { json: true });

@@ -37,10 +37,10 @@ impl Output {
     }
 
     /// Prints what a person should know before a command's answer, on standard error. A script that asks for JSON gets
-    /// nothing there but a failure, which says it again.
+    /// only failures there, which repeat it.
     pub(crate) fn note(&self, note: &str) {
         if !self.json {
-            // If this cannot be printed, the command goes on all the same.
+            // If this cannot be printed, the command still continues.
             let _unread = writeln!(io::stderr(), "{}", text::clean(note));
         }
     }

@@ -1,6 +1,6 @@
 //! Names of workers. A worker holds its name by a lease in MySQL; while MySQL is away, it uses a spare name.
 //!
-//! The gate keeps one list of entries in hand for each name. So a few names are reused, and a new holder of a name
+//! The gate keeps a list of pending entries for each name. So a few names are reused, and a new holder of a name
 //! finds the list of the last one.
 
 use std::{process, sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(6);
 /// Interval between renewals: two may fail.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 
-/// Most workers of all relays together. A worker that begins looks through the names from the first one on.
+/// Most workers of all relays together. A new worker tries the names in order.
 const NAMES_MAX: u16 = 64;
 
 /// Pauses between attempts to get a name.
@@ -66,8 +66,8 @@ impl Leases {
 pub(crate) enum Name {
     /// Held by a lease.
     Leased(String),
-    /// For a worker that cannot have a lease now. Another may have the same one: then both publish what either has in
-    /// hand.
+    /// For a worker that cannot have a lease now. Another may have the same one: then both publish the pending
+    /// entries of either.
     Spare(String),
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Makes the view of a new worker.
+    /// Makes the names of a new worker.
     pub(crate) fn new(leases: Arc<Leases>) -> Self {
         let holder = format!("outbox-relay-{}-{:016x}", process::id(), fastrand::u64(..));
         Self { leases, holder }
@@ -118,7 +118,7 @@ impl Names {
         None
     }
 
-    /// Resolves once MySQL gives leases again: with a name that was taken, if one was free.
+    /// Resolves once MySQL answers again: with a leased name, if one was free.
     pub(crate) async fn returned(&self) -> Option<Name> {
         loop {
             sleep(RENEW_EVERY).await;
@@ -128,8 +128,7 @@ impl Names {
         }
     }
 
-    /// Renews the lease, and resolves once another worker has the name. A MySQL that does not answer takes no name
-    /// away.
+    /// Renews the lease, and resolves once another worker has the name. An unreachable MySQL takes no name away.
     pub(crate) async fn lost(&self, name: &str) {
         loop {
             sleep(RENEW_EVERY).await;

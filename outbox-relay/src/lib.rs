@@ -10,7 +10,7 @@
 //! a Redis that went back in time gives their ids to other claims.
 //!
 //! The workers of all relays are one consumer group, so each entry is given to one of them. A worker holds its name by
-//! a lease; its list of entries in hand is kept under that name. It first publishes what the name's last holder left
+//! a lease; its list of pending entries is kept under that name. It first publishes what the name's last holder left
 //! behind, and now and then what a worker elsewhere has not finished for longer than a lease. Correctness does not
 //! depend on the leases: any worker may publish any entry, so two workers with one entry only cost a duplicate message.
 //!
@@ -18,7 +18,7 @@
 //! seconds, and published here only if it is still in the outbox then.
 //!
 //! While no broker answers, claims wait in the outboxes, until an outbox's limit refuses further ones. While MySQL does
-//! not answer, workers keep their names and go on, and new workers use a spare name.
+//! not answer, workers keep their names and continue, and new workers use a spare name.
 
 mod config;
 mod dead_letter;
@@ -49,7 +49,7 @@ use crate::{
 pub use crate::metrics::METRICS;
 pub use config::Config;
 
-/// Runs until `stop`, then finishes what is in hand.
+/// Runs until `stop`, then finishes the rounds under way.
 ///
 /// # Errors
 /// The gate or Kafka cannot be reached at the start, MySQL refuses us, or a topic is missing. Later outages are waited out.
@@ -71,7 +71,7 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
     topic::partitions(brokers, &topics.claims()).await?;
     let options = ProducerOptions { linger: LINGER, ..ProducerOptions::default() };
     let claims = ClaimsProducer::new(brokers, &topics, options);
-    // Known before the first claim: while no broker answers, each claim of a batch would ask in its turn.
+    // Read before the first claim: while no broker answers, the claims of a batch would ask one after another.
     claims.partitions().await?;
     let letters = Producer::connect(brokers, ProducerOptions::default()).await?;
     let ages = Arc::new(Ages::default());

@@ -25,7 +25,7 @@ use crate::metrics::{OLDEST, WAITING};
 /// The templates whose outbox is not empty.
 pub(crate) type Waiting = Arc<BTreeSet<TemplateId>>;
 
-/// Interval between looks at the known outboxes: what the first claim of a quiet template waits at most.
+/// Interval between checks of the known outboxes: the longest wait of a quiet template's first claim.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Interval between searches for outboxes, which scan all keys of Redis.
@@ -34,7 +34,7 @@ const SCAN_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which the oldest age is shown.
 const SHOW_EVERY: Duration = Duration::from_secs(5);
 
-/// The greatest age of a claim that workers had in hand since it was last asked for.
+/// The greatest age of a claim that workers have read since the last report.
 #[derive(Debug, Default)]
 pub(crate) struct Ages(Mutex<Option<Duration>>);
 
@@ -50,7 +50,7 @@ impl Ages {
     }
 }
 
-/// The task that looks for claims.
+/// The task that finds outboxes with claims.
 pub(crate) struct Outboxes {
     gate: Gate,
     health: Part,
@@ -75,7 +75,7 @@ impl Outboxes {
         Self { gate, health, ages, waiting, known: Vec::new(), scanned: None, oldest }
     }
 
-    /// Looks until `stop`.
+    /// Checks the outboxes until `stop`.
     pub(crate) async fn run(mut self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             match self.look().await {

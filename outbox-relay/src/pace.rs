@@ -1,4 +1,4 @@
-//! When a worker looks into an outbox next.
+//! When a worker next reads an outbox.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ pub(crate) const BATCH: usize = 500;
 /// under the same name comes first.
 pub(crate) const TAKE_OVER_AFTER: Duration = LEASE.saturating_add(Duration::from_secs(2));
 
-/// Interval between looks for entries of workers that died.
+/// Interval between searches for entries of workers that died.
 const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
 
-/// Pauses after a read that found something, and after ever more reads that found nothing.
+/// Shortest pause, after a read that found something, and longest, after repeated empty reads.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
 
 /// Pauses after failures. The longest is how late a recovered server is noticed.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// What one round at an outbox came to.
+/// The result of one round at an outbox.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
     /// Entries that were read.
@@ -31,7 +31,7 @@ pub(crate) struct Round {
     pub(crate) is_full: bool,
     /// Time until the relay may publish the first entry that an api may still publish itself.
     pub(crate) young: Option<Duration>,
-    /// Whether the worker still has entries of this outbox in hand.
+    /// Whether the worker may still have pending entries of this outbox.
     pub(crate) leftovers: bool,
 }
 
@@ -41,7 +41,7 @@ impl Round {
         !self.is_full && self.young.is_none()
     }
 
-    /// Notes entries that stay in hand until the first of them is due.
+    /// Notes entries that stay pending until the first of them is due.
     pub(crate) fn keep_young(&mut self, due_in: Duration) {
         self.young = Some(self.young.map_or(due_in, |known| known.min(due_in)));
         self.leftovers = true;
@@ -53,7 +53,7 @@ impl Round {
 pub(crate) struct Pace {
     /// Time of the next round.
     pub(crate) due: Instant,
-    /// Whether the worker's name may have entries in hand: what its last holder left, or what was not published.
+    /// Whether the worker's name may have pending entries: left by its last holder, or not published.
     pub(crate) leftovers: bool,
     pause: Duration,
     take_over_at: Instant,
@@ -70,7 +70,7 @@ impl Pace {
         self.take_over_at <= now
     }
 
-    /// Plans the next round after one that went well.
+    /// Plans the next round after one that succeeded.
     pub(crate) fn went(&mut self, round: &Round, now: Instant) {
         if self.take_over_at <= now {
             self.take_over_at = now + TAKE_OVER_EVERY;

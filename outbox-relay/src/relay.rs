@@ -61,7 +61,7 @@ impl Relay {
         let mut round = Round::default();
         let takes_over = pace.takes_over(Instant::now());
         let takes_over = takes_over && self.take_over(worker, template).await?;
-        // What was taken over is in this worker's list now, with its leftovers.
+        // Entries that were taken over are now among this worker's leftovers.
         if pace.leftovers || takes_over {
             let from = OutboxFrom::Leftovers;
             let read = self.gate.read_outbox(template, worker, from, BATCH).await?;
@@ -76,7 +76,8 @@ impl Relay {
         Ok(round)
     }
 
-    /// Takes over what another worker has not finished for longer than a lease. Returns whether there was something.
+    /// Takes over entries that another worker has not finished for longer than a lease. Returns whether there were
+    /// any.
     async fn take_over(&self, worker: &str, template: TemplateId) -> anyhow::Result<bool> {
         let taken =
             self.gate.take_over_outbox(template, worker, TAKE_OVER_AFTER, BATCH).await?.entries;
@@ -88,7 +89,7 @@ impl Relay {
         Ok(!taken.is_empty())
     }
 
-    /// Publishes the entries that are due, and removes those that the topic has. An error leaves the others in hand.
+    /// Publishes the entries that are due, and removes those that the topic has. An error leaves the others pending.
     async fn publish_all(
         &self,
         template: TemplateId,
@@ -132,7 +133,7 @@ impl Relay {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Publishes one entry, or sets it aside if that can never succeed. After it the entry may be removed.
+    /// Publishes one entry, or sets it aside if that can never succeed. The entry may then be removed.
     async fn publish(&self, template: TemplateId, entry: &OutboxEntry) -> Result<(), TopicError> {
         let queued = match &entry.claim {
             Ok(queued) => queued,

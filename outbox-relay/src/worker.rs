@@ -26,7 +26,7 @@ use crate::{
     relay::Relay,
 };
 
-/// Outboxes that one worker serves at the same time: one that waits for its broker shall not hold up the others.
+/// Outboxes that one worker serves at the same time: one that waits for its broker must not hold up the others.
 const OUTBOXES_AT_ONCE: usize = 16;
 
 /// How many workers of this process hold a name.
@@ -78,7 +78,8 @@ impl Worker {
         Self { relay, names, waiting, held }
     }
 
-    /// Works until `stop`, then finishes what is in hand. A worker that lost its name begins again under another.
+    /// Works until `stop`, then finishes the rounds under way. A worker that lost its name begins again under
+    /// another.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let names = self.names.clone();
         let mut next = names.hold(&stop).await;
@@ -98,8 +99,8 @@ impl Worker {
         }
     }
 
-    /// Works until `stop`, or until MySQL gives leases again. Then it first finishes what it has in hand; what it
-    /// cannot finish is taken over as from a worker that died. Returns the name that it may go on under.
+    /// Works until `stop`, or until MySQL gives leases again. Then it first finishes the rounds under way;
+    /// entries left pending are taken over as from a worker that died. Returns the name to continue under.
     async fn work_unleased(&mut self, name: &str, stop: &CancellationToken) -> Option<Name> {
         let (names, end) = (self.names.clone(), stop.child_token());
         let returned = async {
@@ -111,7 +112,7 @@ impl Worker {
         next
     }
 
-    /// Makes rounds until `stop`. Dropped in a round, it leaves entries in hand, which are published again.
+    /// Makes rounds until `stop`. Dropped in a round, it leaves entries pending, which are published again.
     async fn work(&mut self, name: &str, stop: &CancellationToken) {
         let (relay, waiting) = (&self.relay, &mut self.waiting);
         let mut idle: BTreeMap<TemplateId, Pace> = BTreeMap::new();

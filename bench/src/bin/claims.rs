@@ -152,7 +152,7 @@ async fn run(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
         "refused, sold out",
         &format!("{refused_per_s:.0}/s, {refusal_over_bare:.2} of a bare route"),
     );
-    // Last, because an api has work with a thousand published templates as long as they are there.
+    // Last, because a thousand published templates cause work in an api as long as they exist.
     let spread = spread(&stage).await?;
 
     let invariants = stage.verify().await?;
@@ -182,7 +182,7 @@ async fn run(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
     conclude(json.as_deref(), &figures, &invariants)
 }
 
-/// Median and maximum of the time after which added coupons are given out, of apis that refuse from memory.
+/// Median and maximum of the time until apis that refuse from memory give out added coupons.
 async fn reopened(servers: &BareServers) -> Result<[f64; 2]> {
     let mut stage = servers.platform_of(reopen::APIS).await?;
     let found = reopen::measure(&stage).await?;
@@ -195,7 +195,7 @@ async fn reopened(servers: &BareServers) -> Result<[f64; 2]> {
     Ok(times)
 }
 
-/// Thin transactions per second by one connection, and by as many as are best.
+/// Thin transactions per second over one connection, and over [`thin::CONNECTIONS`].
 async fn thin_rates(servers: &BareServers) -> Result<[f64; 2]> {
     let mut rates = [0.0; 2];
     for (rate, connections) in rates.iter_mut().zip([1, thin::CONNECTIONS]) {
@@ -207,7 +207,7 @@ async fn thin_rates(servers: &BareServers) -> Result<[f64; 2]> {
     Ok(rates)
 }
 
-/// Admissions at the gate alone. It is a row's figure only if redis-benchmark's claims were admitted too.
+/// Admissions at the gate alone. Fails unless redis-benchmark's claims were admitted too.
 async fn gate(servers: &BareServers) -> Result<GateRates> {
     let beside = gate::measure(servers).await?;
     let gate::Beside { client, by_default, pipelined } = beside;

@@ -26,7 +26,7 @@ const USERS: i64 = 10_000;
 /// First of the users who claim for themselves, so that they are others.
 const FIRST_CLAIMER: i64 = 1_000_000;
 
-/// Interval between two looks at the job: a fraction of what it takes.
+/// Polling interval of the job: a fraction of its duration.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Measures a job of ten thousand grants, and claims beside it.

@@ -152,7 +152,7 @@ async fn run(Cli { json, under_way }: Cli) -> Result<()> {
     conclude(json.as_deref(), &figures, &invariants)
 }
 
-/// Sends a load, waits until everything behind it is done, and prints what came of it.
+/// Sends a load, waits until everything behind it is done, and prints the outcome.
 async fn shown(name: &str, stage: &Stage, load: Load) -> Result<Outcome> {
     let outcome = flood::send(stage, load).await?;
     stage.at_rest().await?;

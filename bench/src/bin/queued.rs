@@ -50,7 +50,7 @@ struct Figures {
     api_peak_mib: f64,
 }
 
-/// Of a relay with that many workers.
+/// The figures of a relay with that many workers.
 #[derive(Serialize)]
 struct RelayFigures {
     workers: u32,
@@ -127,7 +127,7 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     conclude(json.as_deref(), &figures, &invariants)
 }
 
-/// The times of a 202 at a steady rate: after the gate, the topic, and a replica that is there for that part only.
+/// The times of a 202 at a steady rate: after the gate, the topic, and a replica that runs for that part only.
 async fn answered(servers: &BareServers, stage: &Stage, per_s: f64) -> Result<[Latency; 3]> {
     let gate = accept_at(stage, "gate", per_s).await?;
     let topic = accept_at(stage, "topic", per_s).await?;

@@ -1,5 +1,5 @@
-//! Claims at a constant rate, whatever the answers take: an open loop. A latency counts from the moment at which a claim was
-//! to be sent, so that a stall counts for everybody who would have come during it.
+//! Claims at a constant rate, regardless of the answers: an open loop. A latency counts from the intended time of
+//! sending, so that a stall counts for every claim that was due during it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::stage::Stage;
 /// Claims are sent in slices of this length.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// A rate of claims, and how many come.
+/// A rate of claims, and their number.
 #[derive(Debug, Clone, Copy)]
 pub struct Rate {
     pub per_s: f64,
@@ -33,13 +33,13 @@ pub struct Arrived {
 }
 
 impl Rate {
-    /// So many per second for so long.
+    /// The rate `per_s`, for `length`.
     pub fn for_length(per_s: f64, length: Duration) -> Self {
         Self { per_s, claims: (per_s * length.as_secs_f64()).ceil() as i64 }
     }
 }
 
-/// Claims at `per_s` for so long, each by a user of its own, and returns how long their answers took.
+/// Claims at `per_s` for `length`, each by a user of its own, and returns how long their answers took.
 ///
 /// # Errors
 /// The platform fails, or a claim did not land.
@@ -53,7 +53,7 @@ pub async fn at_rate(stage: &Stage, per_s: f64, length: Duration) -> Result<Late
     Ok(send(stage, template, rate).await?.answered)
 }
 
-/// Claims a template's coupons at this rate, each by a user of its own. No more is in memory than what is unanswered.
+/// Claims a template's coupons at this rate, each by a user of its own. Only unanswered claims are kept in memory.
 ///
 /// # Errors
 /// The platform fails, or a claim did not land.

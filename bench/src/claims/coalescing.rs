@@ -12,7 +12,7 @@ const HISTOGRAM: &str = "coupon_landing_batch_size";
 /// The histogram at a moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batches {
-    /// Transactions of at most so many claims, by that number.
+    /// Transactions of at most this many claims, by that number.
     up_to: BTreeMap<u32, f64>,
     transactions: f64,
     claims: f64,
@@ -23,10 +23,10 @@ pub struct Batches {
 pub struct Coalesced {
     pub transactions: f64,
     pub mean: f64,
-    /// The buckets of median and 99th percentile: at most so many claims.
+    /// Upper bounds of the buckets of the median and 99th percentile.
     pub p50_up_to: u32,
     pub p99_up_to: u32,
-    /// Transactions by the bucket they are in, which is named by the most claims it holds.
+    /// Transactions by the upper bound of their bucket.
     pub buckets: BTreeMap<u32, f64>,
 }
 
@@ -49,7 +49,7 @@ impl Batches {
             let (up_to, count) = line.split_once("\"} ")?;
             Some((up_to.parse().ok()?, count.parse().ok()?))
         };
-        // The last bucket, of no bound, is not read: a batch is never above the one before it.
+        // The unbounded last bucket is not read: no batch exceeds the bound before it.
         let up_to = of("_bucket{le=\"").into_iter().filter_map(bucket).collect();
         let number = |part: &str| of(part).first()?.trim().parse().ok();
         Some(Self { up_to, transactions: number("_count ")?, claims: number("_sum ")? })

@@ -47,10 +47,10 @@ const FIRST_CLAIM: i64 = 1_000_000_000_000_000_000;
 /// Start of a key; a number of twelve digits follows.
 const KEY: &str = "3f2b8c1e-7a44-4a0e-8a11-";
 
-/// A share of redis-benchmark's users who may come a second time, and are refused: a few in a hundred thousand do.
+/// Share of redis-benchmark's users who may come a second time, and are refused: a few in a hundred thousand do.
 const REFUSED_MAX: f64 = 0.001;
 
-/// Admissions per second, and how many users each had admitted at the end of a round, at least.
+/// Admissions per second and the fewest users admitted in a round, by client.
 #[derive(Debug, Clone, Copy)]
 pub struct Beside {
     pub client: Admitted,
@@ -123,7 +123,7 @@ impl Side {
         Ok(Admitted { per_s, users: self.end(template).await? })
     }
 
-    /// Admits the next user until all are.
+    /// Admits users until all are admitted.
     async fn admit(&self, template: TemplateId, next: &AtomicI64, all: i64) -> Result<()> {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Side {
         self.open(template).await?;
         let command = self.command(template).await?;
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        // By itself, which admits the user of this name: what redis-benchmark is answered it does not show.
+        // Sent once beforehand, which admits one user, because redis-benchmark does not show answers.
         let answer = ask(self.server, &command).await?;
         ensure!(answer.lines().next() == Some("0"), "a claim was not admitted: {answer}");
         let per_s = per_second(self.server, load, &command).await?;
@@ -185,7 +185,7 @@ impl Side {
         Ok(command)
     }
 
-    /// The digest of the client's script. The client has loaded it: to load it again adds none.
+    /// The digest of the client's script. The client has loaded it: loading it again adds none.
     async fn script(&self) -> Result<String> {
         let folder = project_root().join("lua/gate");
         let read = |file: &str| {
@@ -200,7 +200,7 @@ impl Side {
         Ok(digest)
     }
 
-    /// What Redis says of the scripts it holds.
+    /// Redis's count of its cached scripts.
     async fn scripts(&self) -> Result<String> {
         let info = ask(self.server, &["INFO", "memory"]).await?;
         let line = info.lines().find(|line| line.starts_with("number_of_cached_scripts:"));
@@ -244,7 +244,7 @@ fn keys(template: TemplateId) -> [String; 6] {
         .map(|part| format!("{PREFIX}gate:1:{{{template}:0}}:{part}"))
 }
 
-/// The round of the median rate, with the fewest users of all.
+/// The median rate, with the fewest users of all rounds.
 fn median(mut rounds: Vec<Admitted>) -> Admitted {
     rounds.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
     let users = rounds.iter().map(|round| round.users).min().unwrap_or_default();

@@ -30,7 +30,7 @@ pub struct Hot {
     pub run: Run,
 }
 
-/// A template of which the warm-up has taken its part.
+/// A template after its warm-up.
 #[derive(Debug, Clone, Copy)]
 pub struct Warm {
     template: TemplateId,
@@ -46,7 +46,7 @@ pub async fn measure(stage: &Stage) -> Result<Hot> {
     measure_held(stage, None).await
 }
 
-/// The same with coupons that are held for so long.
+/// Like [`measure`], with coupons that are held for `hold`.
 ///
 /// # Errors
 /// As those of [`measure`].
@@ -55,7 +55,7 @@ pub async fn measure_held(stage: &Stage, hold: Option<TimeDelta>) -> Result<Hot>
     sell(stage, warm, CLAIMS).await
 }
 
-/// Publishes a template, and sells `sold` of its coupons before the measurement of so many claims.
+/// Publishes a template, and sells `sold` of its coupons before a measurement of `claims` claims.
 ///
 /// # Errors
 /// The platform fails.
@@ -79,7 +79,7 @@ pub async fn warm_up(
     Ok(Warm { template, sold })
 }
 
-/// Sells the rest of it, which is what counts.
+/// Sells the rest of the template, and measures that.
 ///
 /// # Errors
 /// The platform fails, or not every coupon was sold.

@@ -32,7 +32,7 @@ const CONNECTIONS: usize = 256;
 /// The first user who comes too late.
 const FIRST_LATE: i64 = 3_000_000;
 
-/// One in so many requests is that of a winner who sends it again, and gets its 201.
+/// One in this many requests is a winner's repetition, which gets its 201.
 const WINNERS: i64 = 100;
 
 /// Options of the bare route's process: the users' secret, which no list of processes shows.

@@ -1,5 +1,5 @@
-//! How long an api goes on refusing after coupons were added: two apis that refuse from memory, and users who ask each of
-//! them again and again.
+//! How long an api keeps refusing after coupons were added: two apis refuse from memory, and new users keep claiming at
+//! each of them.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use tokio::{sync::watch, task::JoinSet};
 
 use crate::stage::Stage;
 
-/// How often coupons are added in all, and to how many templates at a time.
+/// How often coupons are added in total, and to how many templates at a time.
 const TRIALS: usize = 1_000;
 const TEMPLATES: usize = 10;
 
@@ -29,7 +29,7 @@ const BEFORE: Duration = Duration::from_millis(500);
 /// The apis.
 pub const APIS: usize = 2;
 
-/// How long the apis went on refusing.
+/// How long the apis kept refusing.
 #[derive(Debug)]
 pub struct Reopened {
     /// From the request that added coupons to the first 201 of an api.
@@ -41,7 +41,7 @@ pub struct Reopened {
 /// Measures on a stage with [`APIS`] apis.
 ///
 /// # Errors
-/// The platform fails, or the apis refused nobody from memory.
+/// The platform fails, or too few refusals came from memory.
 ///
 /// # Panics
 /// A task of the load panicked.

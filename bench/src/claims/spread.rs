@@ -1,6 +1,6 @@
-//! Claims over HTTP of a thousand templates beside those of one: as the hot one's, but each user takes one of many, all
-//! equally likely or by Zipf's law. The one is measured anew, while the thousand are published and as many rows are in
-//! MySQL.
+//! Claims over HTTP on a thousand templates beside claims on one. The load is that of `hot.rs`, but each user chooses a
+//! template, uniformly or by Zipf's law. The one is measured again while the thousand are published and as many rows
+//! are in MySQL.
 
 use anyhow::{Result, ensure};
 use chrono::TimeDelta;
@@ -37,7 +37,7 @@ pub struct Spread {
     pub zipf_over_one: f64,
 }
 
-/// Publishes the templates, and measures claims of one of them, both ways, and of the one again.
+/// Publishes the templates, and measures claims on one, on all in both ways, and on the one again.
 ///
 /// # Errors
 /// The platform fails, or a claim did not land.
@@ -67,7 +67,7 @@ pub async fn measure(stage: &Stage) -> Result<Spread> {
 }
 
 async fn publish(stage: &Stage) -> Result<Vec<TemplateId>> {
-    // Whatever is chosen, none is sold out.
+    // No choice sells a template out.
     let stock = WARM_UP + 4 * CLAIMS;
     let new = NewTemplate::simple("One of many", stock, stage.clock.now(), TimeDelta::hours(1));
     let templates = stream::iter(0..TEMPLATES)

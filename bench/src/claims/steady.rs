@@ -16,7 +16,7 @@ use crate::{
     stage::{BareServers, Stage},
 };
 
-/// Users who claim behind all others and look for their coupons. So many are spread over every partition of the topic.
+/// Users who claim after all others and poll for their coupons. This many are spread over every partition of the topic.
 const LAST: i64 = 32;
 /// The first of them; the others' ids are far smaller.
 const FIRST_LAST: i64 = 1 << 40;
@@ -35,12 +35,12 @@ pub struct Steady {
     pub max_ms: f64,
     /// From the last 201 to the moment at which the last users' lists show their coupons.
     pub listed_after_ms: f64,
-    /// From the last 201 until nothing is under way anywhere, without the time that it takes to find that out.
+    /// From the last 201 until nothing is under way anywhere, without the time of that check.
     pub at_rest_after_ms: f64,
     pub memory: BTreeMap<String, Memory>,
 }
 
-/// Claims at `claims_per_s` for so many minutes.
+/// Claims at `claims_per_s` for `minutes`.
 ///
 /// # Errors
 /// The platform fails, a claim did not land, or a coupon was never listed.
@@ -66,7 +66,7 @@ pub async fn measure(
     let (last_answered, listed_after) = listed(last, template).await?;
     stage.at_rest().await?;
     let found = last_answered.elapsed();
-    // To find that nothing is under way takes seconds by itself.
+    // The check itself takes seconds.
     let again = Instant::now();
     stage.at_rest().await?;
     let at_rest_after = found.saturating_sub(again.elapsed());
@@ -97,7 +97,7 @@ async fn publish(stage: &Stage, rate: Rate, length: Duration) -> Result<Template
     Ok(stage.api.publish_new(&new).await?.id)
 }
 
-/// The last users. Each has looked at the list: otherwise the first look would read it from MySQL.
+/// The last users. Each has read the list: otherwise the first read would come from MySQL.
 async fn last_users(stage: &Stage) -> Result<Vec<Shopper>> {
     let mut users = Vec::new();
     for user in FIRST_LAST..FIRST_LAST + LAST {

@@ -39,7 +39,7 @@ pub async fn per_second(url: &str, now: DateTime<Utc>) -> Result<f64> {
     per_second_by(url, CONNECTIONS, now).await
 }
 
-/// The same by so many connections.
+/// Like [`per_second`], over `by` connections.
 ///
 /// # Errors
 /// The database fails.

@@ -25,7 +25,7 @@ struct Curve {
     figures: Side,
 }
 
-/// Pixels below a point, and the part of a text that is there.
+/// Pixels below a point, and the anchor of the text there.
 type Side = (i32, VPos);
 const ABOVE: Side = (-7, VPos::Bottom);
 const BELOW: Side = (7, VPos::Top);

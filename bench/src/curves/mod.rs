@@ -17,14 +17,14 @@ const WIDTH: u32 = 760;
 
 /// Black on white is harsh, and grey text is not read.
 const INK: RGBColor = RGBColor(38, 45, 54);
-/// What is only to guide the eye.
+/// For what only guides the eye.
 const FAINT: RGBColor = RGBColor(222, 226, 230);
-/// What is less important than the rest.
+/// For what is less important.
 const MUTED: RGBColor = RGBColor(108, 117, 125);
 /// The product, where it is beside something else.
 const OURS: RGBColor = RGBColor(0, 95, 115);
 
-/// A number that is so many times the lower end of its axis leaves room for its figure below it.
+/// A number that is this many times the lower end of its axis leaves room for its figure below it.
 const ROOM_BELOW: f64 = 1.5;
 
 /// Text of a size in a colour.
@@ -33,7 +33,8 @@ fn text(size: u32, colour: &RGBColor) -> TextStyle<'_> {
     TextStyle::from(font).color(colour)
 }
 
-/// The whole decades that numbers are in, because a part of one is hard to read, and room for the lowest one's figure.
+/// The whole decades that contain the numbers, since part of a decade is hard to read, and room for the lowest one's
+/// figure.
 fn decades(numbers: impl Iterator<Item = f64> + Clone) -> Range<f64> {
     let low = numbers.clone().fold(f64::MAX, f64::min);
     let high = numbers.fold(f64::MIN_POSITIVE, f64::max);

@@ -14,7 +14,7 @@ use plotters::{
 
 use super::{FAINT, INK, MUTED, OURS, Run, WIDTH, decades, short, text};
 
-/// Room for one row, for what is above all, and for the axis below them.
+/// Height of one row, of the heading above, and of the axis below.
 const ROW: u32 = 58;
 const ABOVE: u32 = 84;
 const BELOW: u32 = 44;
@@ -27,7 +27,8 @@ struct Pair {
     baseline_per_s: f64,
 }
 
-/// Draws what of it the run has, and returns the picture as SVG; `None` if it has no rate with a baseline.
+/// Draws the rates that the run has, and returns the picture as SVG; `None` if it has no rate with a
+/// baseline.
 ///
 /// # Errors
 /// The picture cannot be drawn.
@@ -89,7 +90,7 @@ type Chart<'a, 'b> = plotters::chart::ChartContext<
     >,
 >;
 
-/// Writes what the row is above its line, from the end where there is more room.
+/// Writes the row's label above its line, from the end where there is more room.
 fn label(chart: &mut Chart<'_, '_>, pair: &Pair, height: f64) -> Result<()> {
     let Pair { name, per_s, beside, baseline_per_s } = pair;
     let ratio = per_s / baseline_per_s;

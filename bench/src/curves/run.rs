@@ -48,7 +48,7 @@ impl Run {
     /// The newest run with answers in a results file, or the only one in a file that `--json` wrote.
     ///
     /// # Errors
-    /// The text is no JSON, or has no such run.
+    /// The text is not JSON, or has no such run.
     pub fn newest(json: &str) -> Result<Self> {
         let mut file: Value = serde_json::from_str(json)?;
         let runs = match file.get_mut("runs").map(Value::take) {
@@ -58,7 +58,7 @@ impl Run {
         let runs: Vec<Self> =
             runs.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?;
         let drawn = runs.into_iter().filter(|run| !run.loads.is_empty());
-        // Of several of a day the last one.
+        // Of several runs of a day, the last.
         drawn
             .max_by_key(|run| run.date.clone())
             .context("no run has answers at shares of the capacity")

@@ -1,6 +1,6 @@
-//! Claims at a constant rate that the platform may be unable to land, each by a user of its own, over a limited number of
-//! connections. A claim that finds no connection free is not sent: its user's browser would not have connected. Nobody
-//! sends again, so what is counted is what the platform answered at once.
+//! Claims at a constant rate that the platform may be unable to land, each by a user of its own, over a limited number
+//! of connections. A claim that finds no connection free is not sent: its user's browser would not have connected. No
+//! claim is sent again, so only the first answers count.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::stage::Stage;
 /// Claims are sent in slices of this length.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// Pause of the flooding user between two looks at how many of its requests are open.
+/// Interval at which the flooding user refills its open requests.
 const REFILL: Duration = Duration::from_millis(1);
 
 /// The user who floods; the others' ids are far smaller.
@@ -33,7 +33,7 @@ pub struct Load {
     pub connections: usize,
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Claims that had a connection, and those that had none.
@@ -124,8 +124,8 @@ pub async fn send(stage: &Stage, load: Load) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The same, while one user claims over `lines` connections without a pause, each time with another key. Returns the
-/// others' outcome and that user's.
+/// Like [`send`], while one user claims over `lines` connections without a pause, each time with another key. Returns
+/// the others' outcome and that user's.
 ///
 /// # Errors
 /// As those of [`send`].

@@ -1,4 +1,4 @@
-//! A database whose commits take long, by MariaDB's own setting: a commit waits for company that does not come.
+//! A database whose commits take long, by MariaDB's own setting: a commit waits for others that never come.
 
 use std::time::Duration;
 

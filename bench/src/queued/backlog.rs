@@ -1,4 +1,4 @@
-//! A backlog that drains: claims landed per second, and how well clients were told how long it takes.
+//! A backlog that drains: claims landed per second, and the error of the estimates that clients got.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const CLAIMS: i64 = 100_000;
 /// Claims that are followed, spread over the second half of the backlog: their estimates are seconds long.
 const FOLLOWED: usize = 200;
 
-/// An estimate counts from then on: by then the lander has published its rate.
+/// Estimates count after this time: by then the lander has published its rate.
 const WARM_UP: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]

@@ -28,7 +28,7 @@ const AT_A_TIME: usize = 100;
 /// How long a client waits for its claim's end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the last event of a claim says that has landed.
+/// Part of the last event of a landed claim.
 const LANDED: &[u8] = br#""status":"landed""#;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Waiting {
     pub before_mib: f64,
     /// While they wait, in MiB.
     pub waiting_mib: f64,
-    /// The api's peak memory, with all of them told at once, in MiB.
+    /// The api's peak memory, with all of them notified at once, in MiB.
     pub peak_mib: f64,
 }
 

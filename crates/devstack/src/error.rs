@@ -45,7 +45,7 @@ pub enum Error {
         name: String,
         /// How long the caller waited.
         seconds: u64,
-        /// What it answered last when it was asked, or why it did not answer.
+        /// Its last answer, or why it did not answer.
         said: Box<str>,
         /// What to do about it, if the log shows a known cause; otherwise empty.
         way_out: String,

@@ -4,8 +4,8 @@
 //! run id and the replication id before its first command. Every script compares them with the gate's, and a gate of
 //! another run counts as not loaded.
 //!
-//! A server may also get another replication id while it runs, for example when its first replica joins. Connections from
-//! before would then disagree with later ones for ever, and their processes would rebuild each other's gates. So a
+//! A server may also get another replication id while it runs, for example when its first replica joins. Older
+//! connections would then disagree with newer ones for ever, and their processes would rebuild each other's gates. So a
 //! connection reads the ids again every second.
 
 use std::{
@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use crate::GateError;
 
-/// Time limit for connecting: many times that of a connect and one INFO in a local network.
+/// Time limit for connecting: many times that of a connect and one INFO on a local network.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// Time limit for an answer. A gate script runs for microseconds; after a second the server hangs, and the caller
@@ -64,19 +64,19 @@ pub struct GateRedis {
     state: Arc<Mutex<State>>,
 }
 
-/// Asks the gate's Redis whether it answers, for the health of a process that can start without it.
+/// Checks whether the gate's Redis answers, for the health of a process that can start without it.
 pub struct GateProbe {
     url: String,
     redis: OnceCell<GateRedis>,
 }
 
 impl GateProbe {
-    /// Makes a probe. It connects at the first question.
+    /// Makes a probe. It connects at the first check.
     pub fn new(url: &str) -> Self {
         Self { url: url.to_owned(), redis: OnceCell::new() }
     }
 
-    /// Asks once.
+    /// Checks once.
     ///
     /// # Errors
     /// The address is wrong, or the server does not answer or is not fit.

@@ -4,8 +4,8 @@
 use coupon::{ClaimId, PayloadHash};
 use thiserror::Error;
 
-/// Layouts of an entry with all its requests, and of a user who let holds lapse. That of an entry that has dropped some
-/// requests is between them.
+/// Layouts of an entry with all its requests, and of a user who let holds lapse. Layout 2 is of an entry that has
+/// dropped some requests.
 const FORMAT: u8 = 1;
 const FORMAT_WITH_LAPSES: u8 = 3;
 

@@ -15,7 +15,7 @@ pub struct InFlight {
     pub admitted_at: DateTime<Utc>,
 }
 
-/// A member of a sorted set and its score, as Redis has them: neither has to be what a script wrote.
+/// A member of a sorted set and its score, as stored in Redis, perhaps not by a script.
 type RawFlight = (Vec<u8>, Value);
 
 /// Admissions in flight, or queued, oldest first.

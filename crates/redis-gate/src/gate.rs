@@ -15,7 +15,7 @@ use crate::{
     verdict::{ClaimCall, verdict, wait},
 };
 
-/// How often a script is loaded for one call: it may be flushed once more before the call comes.
+/// How often a script is loaded for one call: it may be flushed again before the call arrives.
 const LOADED_MAX: u32 = 2;
 
 /// The gates of all templates, on one Redis.
@@ -69,8 +69,8 @@ impl Gate {
         Ok(self.claim_to_answer(claim, epoch, now, queueing).await?.0)
     }
 
-    /// Like [`Gate::claim`], for a caller that answers a client. Also returns how long a success must wait to be told:
-    /// until then some api may refuse this user from memory ([`crate::REFUSING`]).
+    /// Like [`Gate::claim`], for a caller that answers a client. Also returns how long a success must be held back:
+    /// until then an api may refuse this user from memory ([`crate::REFUSING`]).
     ///
     /// # Errors
     /// As of [`Gate::claim`].
@@ -103,8 +103,8 @@ impl Gate {
     }
 
     /// Requests admission of `claim` like [`Gate::claim`], and waits until `copies` replicas have what the gate wrote
-    /// of it. Also returns whether so many confirmed it in time (if not, a replica may have it or not), and how long a
-    /// success must wait to be told, as of [`Gate::claim_to_answer`].
+    /// for it. Also returns whether that many confirmed it in time (if not, they may still have it), and how long a
+    /// success must be held back, as [`Gate::claim_to_answer`] does.
     ///
     /// # Errors
     /// As of [`Gate::claim`]; [`GateError::Unreachable`] also if too many claims wait for replicas already.

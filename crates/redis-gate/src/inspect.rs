@@ -30,7 +30,7 @@ pub struct Meta {
     pub version: i64,
     /// The template's state, as a word.
     pub state: String,
-    /// Whether admissions are landed at once or queued; direct in a gate that was not told.
+    /// Whether admissions are landed at once or queued; direct in a gate without a mode.
     pub mode: ClaimMode,
     /// Start and end of the claim window, in milliseconds since 1970.
     pub window_ms: (i64, i64),
@@ -54,7 +54,7 @@ impl Meta {
     }
 }
 
-/// The fields of a hash, as Redis has them: neither names nor values have to be text.
+/// The fields of a hash, as stored in Redis: names and values need not be text.
 type RawFields = HashMap<Vec<u8>, Vec<u8>>;
 
 /// A field name of the users hash, and its user and entry if they can be read.
@@ -110,7 +110,7 @@ impl Gate {
             }
             let result = scan.query_async(&mut live.connection.clone()).await;
             let (next, keys): (u64, Vec<Vec<u8>>) = self.checked("scan", &live, result).await?;
-            // Keys that are not text are none of ours.
+            // All our keys are text.
             let names = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
             found.extend(names.filter_map(&read));
             if next == 0 {
@@ -140,7 +140,7 @@ impl Gate {
             .arg(keys.inflight(epoch))
             .cmd("ZCARD")
             .arg(keys.queued(epoch))
-            // Only to see that it can be appended to.
+            // Only checks that it can be appended to.
             .cmd("XLEN")
             .arg(keys.outbox())
             .query_async(&mut live.connection.clone())
@@ -222,7 +222,7 @@ impl Gate {
         Ok((next, fields.into_iter().map(|(user, _)| user.parse().ok()).collect()))
     }
 
-    /// Reads some fields of the users hash, with what stands in each as a `V`.
+    /// Reads some fields of the users hash, with each value as a `V`.
     async fn scan_users<V: redis::FromRedisValue>(
         &self,
         call: &'static str,

@@ -20,7 +20,7 @@ const TRIM_MAX: usize = 1000;
 /// Entries per step of reading all: a fraction of a millisecond, so that claims hardly wait.
 const RANGE_MAX: usize = 500;
 
-/// Outboxes asked for their length together: a fraction of a millisecond.
+/// Outboxes whose lengths are read together: a fraction of a millisecond.
 const LENGTHS_AT_ONCE: usize = 1000;
 
 /// Which entries a relay reads.
@@ -119,7 +119,7 @@ impl Gate {
     }
 
     /// Returns those of `claims` that are not in an outbox; one that is there during the whole call is not among them.
-    /// Reads entries, the oldest first, until all are found, so it is for the rare case that claims are missed. An entry
+    /// Reads entries, the oldest first, until all are found, so it is for the rare case of a missing claim. An entry
     /// that cannot be read is skipped.
     ///
     /// # Errors
@@ -212,7 +212,7 @@ impl Gate {
             match self.entries_of(template, &live, given).await? {
                 Some(read) if is_last || !read.entries.is_empty() => return Ok(read),
                 None if is_last => return Ok(nothing),
-                // One call looks at a bounded number of entries.
+                // One call scans a bounded number of entries.
                 Some(_) | None => from = next,
             }
         }
@@ -268,8 +268,8 @@ impl Gate {
         self.checked(call, live, result).await
     }
 
-    /// Converts what a relay was given. Takes what was removed meanwhile off its list. `None` if everything given was
-    /// removed meanwhile.
+    /// Converts the entries that a relay was given. Takes those removed meanwhile off its list. `None` if all of them
+    /// were.
     async fn entries_of(
         &self,
         template: TemplateId,
@@ -280,7 +280,7 @@ impl Gate {
         if given.is_empty() {
             return Ok(Some(OutboxRead { run, entries: Vec::new() }));
         }
-        // By the clock that gave the ids.
+        // The clock that made the ids.
         let result = redis::cmd("TIME").query_async(&mut live.connection.clone()).await;
         let (seconds, micros): (u64, u64) = self.checked("time", live, result).await?;
         let now_ms = seconds * 1000 + micros / 1000;

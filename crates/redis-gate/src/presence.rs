@@ -1,5 +1,5 @@
 //! Checks many gates at once: for keys that are missing or new, where one command covers hundreds of gates, so idle
-//! gates cost next to nothing; and for those that are sold out still.
+//! gates cost next to nothing; and for those that are still sold out.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use redis::{FromRedisValue as _, RedisResult, Value};
 use crate::{Gate, GateError, connection::Live, replica::lacks_script};
 
 /// How long an api may refuse users from memory by a look at a gate, counted from the moment before the look was sent.
-/// The first winners of a reopened sale wait as long. Each api is to have a winner within 200 ms, so the other half of
-/// that time is left for a busy machine.
+/// The first winners of a reopened sale wait up to 110 ms. Each api must have a winner within 200 ms; the rest of that
+/// time is for a busy machine.
 pub const REFUSING: Duration = Duration::from_millis(100);
 
-/// How long the gate notes a look: longer by far more than two clocks differ in so short a time.
+/// How long the gate notes a look. The margin far exceeds what two clocks drift apart in that time.
 pub(crate) const NOTED: Duration = Duration::from_millis(110);
 
 /// Gates per command; takes Redis some tens of microseconds.
@@ -41,25 +41,25 @@ pub struct QuietGate {
 pub struct SoldOutLook {
     pub template: TemplateId,
     pub epoch: Epoch,
-    /// How many users with an entry the caller knows, if it is to refuse all others. Absent: it only wants to know.
+    /// How many users with an entry the caller knows, if it is to refuse all others. Absent: it only asks.
     pub users: Option<u64>,
 }
 
 /// A gate that refuses every user without an entry as sold out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoldOutGate {
-    /// How many users have an entry. Within an epoch they only become more.
+    /// How many users have an entry. Never falls within an epoch.
     pub users: u64,
-    /// Start and end of the claim window, in milliseconds since 1970. Outside there is another reason to refuse.
+    /// Start and end of the claim window, in milliseconds since 1970. Outside it a claim is refused for another reason.
     pub window_ms: (i64, i64),
-    /// Most coupons per user. A wish for more has another reason to be refused.
+    /// Most coupons per user. A claim for more is refused for another reason.
     pub limit: i64,
 }
 
 impl Gate {
-    /// Looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses users
-    /// without an entry for another reason or not at all. If it has as many users as the look says, the caller may refuse
-    /// all others for [`REFUSING`], counted from before this call.
+    /// Sends looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses
+    /// users without an entry for another reason or not at all. If it has as many users as the look says, the caller
+    /// may refuse all others for [`REFUSING`], counted from before this call.
     ///
     /// # Errors
     /// No answer.

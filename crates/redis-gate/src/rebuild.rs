@@ -129,7 +129,7 @@ impl Gate {
     /// gate was still loading(`epoch`).
     ///
     /// # Errors
-    /// No answer, or an error of Redis. Lapses may then be counted or not: begin again.
+    /// No answer, or an error of Redis. Lapses may then be counted or not: restart the rebuild.
     pub async fn load_returned(
         &self,
         template: TemplateId,
@@ -177,7 +177,7 @@ impl Gate {
     ) -> Result<bool, GateError> {
         let keys = self.keys(template);
         let live = self.redis.live().await?;
-        // Before the template's first gate, there was no gate that an api could have looked at.
+        // No api can have sent a look before the template's first gate.
         let refusing = if epoch > Epoch::FIRST { NOTED } else { Duration::ZERO };
         let mut call = self.scripts.open.key(keys.meta());
         call.key(keys.refusing())

@@ -1,7 +1,7 @@
 //! Claims that count only once replicas have them: many claims, then one WAIT for all of them.
 //!
-//! WAIT covers what its own connection wrote, and holds up everything behind it there. Therefore these claims have a
-//! connection of their own, and one task sends them in rounds: all that arrived during a round are the next one.
+//! WAIT covers what its own connection wrote, and blocks everything behind it there. Therefore these claims have a
+//! connection of their own, and one task sends them in rounds: those that arrive during a round form the next.
 
 use std::{
     io,
@@ -22,15 +22,15 @@ use crate::{
 /// Most claims of a round: some milliseconds of scripts, which other connections wait for.
 const ROUND_MAX: usize = 256;
 
-/// Most claims that wait for a round. While a replica is away a round takes its whole time, and claims beyond these would
-/// take up the places of all others in their process.
+/// Most claims that wait for a round. While a replica is away each round takes its full time, and more claims would use
+/// up the permits of their process.
 const WAITING_MAX: usize = 16 * ROUND_MAX;
 
 /// How long replicas have for a round, in milliseconds. A healthy one confirms within a few; together with the scripts
-/// it is less than the time limit for an answer.
+/// this is below the time limit for an answer.
 const COPIES_WAIT_MS: u64 = 500;
 
-/// An answer, whether enough replicas have what was written for it, and how long a success waits to be told.
+/// An answer, whether enough replicas have what was written for it, and how long a success is held back.
 type Answer = Result<(Verdict, bool, Duration), GateError>;
 
 /// The rounds of one process. Their task starts with the first claim and ends with the last [`crate::Gate`].

@@ -13,7 +13,7 @@ use crate::{RequestState, Run, keys::Keys};
 pub const OUTBOX_MAX: usize = 100_000;
 
 /// Most queued claims of one user that have not ended: twice as many as the largest limit on coupons allows. Each claim
-/// and each report of an end decodes the user's whole entry, which takes 4 µs for each of them.
+/// and each report of an end decodes the user's whole entry, which takes 4 µs per queued claim.
 pub const QUEUED_PER_USER_MAX: usize = 200;
 
 /// Parameters that the api sends with a claim in case the gate queues it. The gate alone decides whether it does.
@@ -21,7 +21,7 @@ pub const QUEUED_PER_USER_MAX: usize = 200;
 pub struct QueueOptions {
     /// Whether landings cannot keep up; in mode spill the gate then queues the claim.
     pub behind: bool,
-    /// What the answer to a queued claim waits for. It tells the relay how soon the entry is its own.
+    /// What the answer to a queued claim waits for. It tells the relay when it may publish the entry.
     pub accept_after: AcceptAfter,
 }
 
@@ -115,7 +115,7 @@ pub enum Verdict {
     },
     /// The claim would be queued, but the outbox is full; nothing was done.
     OutboxFull,
-    /// The claim would be queued, but as many of this user are queued as may be; nothing was done.
+    /// The claim would be queued, but the user has [`QUEUED_PER_USER_MAX`] queued claims; nothing was done.
     TooManyQueued,
     /// The gate remembers this request.
     Replay {
@@ -181,7 +181,7 @@ pub enum Refusal {
     },
 }
 
-/// Returns how long the success in an answer of `claim.lua` must wait to be told.
+/// Returns how long the success in an answer of `claim.lua` must be held back.
 pub(crate) fn wait(answer: &[Value]) -> Duration {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     let at = match int(0) {

@@ -95,7 +95,7 @@ impl Api {
     /// No answer, or a refusal.
     pub async fn turn(&self, id: TemplateId, verb: &str) -> Result<Template, ShopperError> {
         let request = self.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
-        // An end needs a sign that it is meant; any version will do.
+        // An end requires an `If-Match`; any version will do.
         let request = if verb == "end" { request.header("if-match", "*") } else { request };
         self.expect(200, request).await
     }

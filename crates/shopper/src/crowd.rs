@@ -2,7 +2,7 @@
 //!
 //! All requests of a run wait at one closed door. When it opens, as many requests as there are connections pass at a
 //! time. A user without an answer, or with "not now", sends the same request with the same key again until the answer
-//! is final or the patience ends. A claim that was accepted (202) is looked at until it has ended; its end is recorded as
+//! is final or the patience ends. A claim that was accepted (202) is polled until it has ended; its end is recorded as
 //! the direct claim's answer would be. The history records every request, answered or not.
 
 use std::{sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ const PAUSE_MIN_MS: u64 = 20;
 /// The longest pause; jitter keeps requests that were refused together from returning together.
 const PAUSE_MAX_MS: u64 = 200;
 
-/// Shortest and longest pause between two looks at an accepted claim: as long as the server estimates, within these.
+/// Shortest and longest pause between two polls of an accepted claim: as long as the server estimates, within these.
 const LOOK_MIN_MS: u64 = 50;
 const LOOK_MAX_MS: u64 = 1_000;
 
@@ -96,7 +96,7 @@ impl Crowd {
         Self { apis, connections, patience, follows: true }
     }
 
-    /// The same crowd, whose users leave once their claims are accepted.
+    /// Makes the users leave once their claims are accepted.
     #[must_use]
     pub fn leaving(self) -> Self {
         Self { follows: false, ..self }
@@ -220,7 +220,7 @@ impl Visit {
         }
     }
 
-    /// Looks at an accepted claim until it has ended; `None` if the patience ended first, or the user leaves at once.
+    /// Polls an accepted claim until it has ended; `None` if the patience ended first, or the user leaves at once.
     async fn follow(&mut self, mut accepted: Accepted, began: Instant) -> Option<Fate> {
         let mut estimated_ms = accepted.estimated_ms;
         while self.follows && began.elapsed() < self.patience {

@@ -13,7 +13,7 @@ const STREAM_MAX: Duration = Duration::from_mins(10);
 #[derive(Debug)]
 pub struct Events {
     response: Response,
-    /// What has come of the next event.
+    /// The received part of the next event.
     rest: String,
 }
 

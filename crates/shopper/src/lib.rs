@@ -3,7 +3,7 @@
 //!
 //! [`Api`] is the operator's side, [`Shopper`] one user's. A [`Crowd`] sends many users' [`Wish`]es
 //! at once and retries as a client should: with the same key, for as long as the outcome is unknown
-//! or the answer is temporary. A claim that was answered 202 it follows to its end ([`Accepted`]).
+//! or the answer is temporary. It follows a claim that was answered 202 to its end ([`Accepted`]).
 //! It returns a [`Run`]: the history that the verifier compares with MySQL, and latencies.
 
 mod answer;

@@ -44,7 +44,7 @@ impl Lines {
         Self { authority, idle: Mutex::default() }
     }
 
-    /// Sends a request and reads its answer completely. Dropping the future before closes the
+    /// Sends a request and reads its answer completely. Dropping the future earlier closes the
     /// connection.
     pub(crate) async fn send(
         &self,

@@ -1,4 +1,4 @@
-//! A claim that was answered 202: where it is followed, and how it ends.
+//! A claim that was answered 202: where to poll it, and how it ends.
 
 use coupon::{ClaimId, TemplateId, UserId};
 use serde::Deserialize;
@@ -18,7 +18,7 @@ pub struct Accepted {
     /// The number of coupons requested.
     pub quantity: u32,
     pub id: ClaimId,
-    /// Where it is looked up: path and query, with its receipt.
+    /// Where it is polled: path and query, with its receipt.
     pub location: String,
     /// Claims before it in the queue, if known.
     pub position: Option<u64>,
@@ -30,7 +30,7 @@ pub struct Accepted {
     pub fate: Option<Fate>,
 }
 
-/// What a look at an accepted claim shows.
+/// What a poll of an accepted claim shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     Processing {
@@ -56,7 +56,7 @@ impl Fate {
     }
 }
 
-/// The bodies of a 202 and of a look.
+/// The bodies of a 202 and of a poll.
 #[derive(Deserialize)]
 struct Body {
     status: String,
@@ -99,7 +99,7 @@ impl Accepted {
 }
 
 impl Answer {
-    /// What a look at an accepted claim shows; `None` if the answer says nothing about the claim.
+    /// What a poll of an accepted claim shows; `None` if the answer says nothing about the claim.
     pub fn fate(&self) -> Option<Fate> {
         if !matches!(self.status, 200 | 202) {
             return None;
@@ -109,13 +109,13 @@ impl Answer {
 }
 
 impl Fate {
-    /// Reads the body of a look, or the data of an event.
+    /// Reads the body of a poll, or the data of an event.
     pub fn read(text: &str) -> Option<Self> {
         let Body { status, position, estimated_ms, code, .. } = serde_json::from_str(text).ok()?;
         match status.as_str() {
             "processing" => Some(Self::Processing { position, estimated_ms }),
             "succeeded" | "landed" => {
-                // The bytes count, so they are cut out and not written anew.
+                // The exact bytes count, so they are cut out, not serialized again.
                 let (_, claim) = text.split_once("\"claim\":")?;
                 Some(Self::Succeeded { body: claim.strip_suffix('}')?.to_owned() })
             }

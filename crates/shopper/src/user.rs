@@ -103,7 +103,7 @@ impl Shopper {
         self.api.send(self.request(Method::GET, &path)).await
     }
 
-    /// Looks at an accepted claim.
+    /// Polls an accepted claim.
     ///
     /// # Errors
     /// No answer.

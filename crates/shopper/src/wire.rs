@@ -80,13 +80,13 @@ impl NewTemplate {
         }
     }
 
-    /// The same template, its coupons held for so long until they are confirmed.
+    /// Sets how long coupons are held unless they are confirmed.
     #[must_use]
     pub fn held_for(self, hold: TimeDelta) -> Self {
         Self { hold_ms: Some(hold.num_milliseconds()), ..self }
     }
 
-    /// The same template, its claims answered in this mode, and a 202 after this.
+    /// Sets the claim mode, and what a 202 waits for.
     #[must_use]
     pub fn in_mode(self, mode: &'static str, accept_after: &'static str) -> Self {
         Self { claim_mode: Some(mode), accept_after: Some(accept_after), ..self }

@@ -4,11 +4,11 @@ use std::{fmt, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 
-/// Longest wait for a state. Normally it takes a second or two; a Kafka that starts anew on a loaded two-core machine
+/// Longest wait for a state. Normally it takes a second or two; a Kafka that restarts on a loaded two-core machine
 /// needs twenty.
 pub const STATE_MAX: Duration = Duration::from_secs(60);
 
-/// Longest duration of one look: a server that never answers fails the test instead of hanging it.
+/// Longest duration of one poll: a server that never answers fails the test instead of hanging it.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// Poll interval.

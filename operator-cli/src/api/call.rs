@@ -9,9 +9,9 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Value>,
-    /// Its `Idempotency-Key`, if the user shall know it. Otherwise a `POST` gets one that is not shown.
+    /// The `Idempotency-Key`, if it is shown to the user. Otherwise a `POST` gets one that is not shown.
     pub(crate) request_id: Option<String>,
-    /// For a call that would take effect twice if the command were given twice: how to find out its outcome.
+    /// How to find out the outcome of a call that takes effect twice if the command is repeated.
     pub(crate) once: Option<&'static str>,
     /// The versions that it may change: an `If-Match` header.
     pub(crate) if_match: Option<String>,
@@ -27,12 +27,12 @@ impl Call {
         Self::new(Method::POST, path)
     }
 
-    /// An edit of the version that it names takes effect once.
+    /// Takes effect once: it names the version that it edits.
     pub(crate) fn patch(path: impl Into<String>) -> Self {
         Self::new(Method::PATCH, path)
     }
 
-    /// What is revoked or deleted stays so.
+    /// Takes effect once: a revoked or deleted object stays so.
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)
     }

@@ -21,7 +21,7 @@ const ATTEMPTS_MAX: u32 = 5;
 /// Wait before the second attempt. It doubles with each attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 
-/// Longest wait, whatever `Retry-After` says: somebody sits at the terminal.
+/// Longest wait, whatever `Retry-After` says: a person waits at the terminal.
 const WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Time limit for a streamed answer. The api ends one after an hour.
@@ -142,7 +142,7 @@ impl Api {
         }
     }
 
-    /// Sends a call whose answer is a stream, and passes each piece of it on as it comes. It is sent once: what was
+    /// Sends a call whose answer is a stream, and passes on each piece as it comes. It is sent once: pieces that were
     /// passed on cannot be taken back.
     ///
     /// # Errors
@@ -271,7 +271,7 @@ pub(crate) fn judged(
     Err(Miss { failure, again })
 }
 
-/// Returns the field that a body has and must not have, as the api's sentence names it.
+/// Returns the unknown field of a body that the api's sentence names.
 fn unknown_field(sentence: &str) -> Option<String> {
     let (_, rest) = sentence.split_once("unknown field `")?;
     Some(rest.split('`').next()?.to_owned())

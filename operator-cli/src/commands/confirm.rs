@@ -1,4 +1,4 @@
-//! Asks before what cannot be taken back: whoever is at the terminal types the template's name.
+//! Asks before a command that cannot be undone: the user types the template's name at the terminal.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
@@ -17,7 +17,7 @@ const LINE_BYTES_MAX: u64 = 4096;
 /// e.g. `end it`.
 ///
 /// # Errors
-/// Nobody is at the terminal, another text is typed, or the template cannot be read.
+/// Standard input is no terminal, another text is typed, or the template cannot be read.
 pub(crate) async fn confirmed(
     call: Call,
     template: i64,
@@ -48,7 +48,8 @@ fn question(name: &str, template: &Value, what: &str) -> String {
     )
 }
 
-/// Whether the typed text is the name. What cannot be typed at a terminal is shown as a replacement, and taken as such.
+/// Whether the typed text is the name. Control characters, which cannot be typed, are shown and accepted as
+/// replacements.
 fn is_meant(typed: &str, name: &str) -> bool {
     let typed = typed.trim_end_matches(['\r', '\n']);
     !name.is_empty() && (typed == name || typed == text::clean(name))

@@ -29,7 +29,7 @@ const COUPONS: [&str; 7] =
 /// Columns of a job's rows.
 const ROWS: [&str; 5] = ["row", "user_id", "outcome", "claim_id", "given"];
 
-/// Interval between two looks at a job.
+/// Polling interval of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Width of the bar in characters.
@@ -94,7 +94,7 @@ pub(crate) async fn grants(
         return output.answer(&job, text::object);
     }
     let id = text::cell(job.get("id"));
-    // Whoever ends this command before the job has ended needs both.
+    // A user who ends this command before the job needs both.
     output.note(&format!("Job {id} has begun, under `--request-id {name}`."));
     wait(&api, &id, output).await.map_err(|failure| unseen(failure, &id, &name))
 }
@@ -140,7 +140,7 @@ async fn wait(api: &Api, id: &str, output: &Output) -> Result<(), Failure> {
         let is_over = job["state"].as_str().is_none_or(|state| OVER.contains(&state));
         if live {
             let end = if is_over { "\n" } else { "" };
-            // If it cannot be drawn, the job goes on all the same.
+            // If it cannot be drawn, the job still continues.
             let _unread = write!(io::stderr(), "\r\x1b[2K{}{end}", bar(&job));
         }
         if is_over {
@@ -174,7 +174,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     } else {
         fs::read_to_string(file)
     };
-    // Spreadsheets begin a file with a mark of its encoding, which is no part of the first user.
+    // Spreadsheets begin a file with a byte order mark, which is not part of the first id.
     let text = text.map(|text| text.trim_start_matches('\u{feff}').to_owned());
     text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}.", file.display())))
 }

@@ -14,13 +14,13 @@ use crate::{
     output,
 };
 
-/// Behind the name of a file that is not complete yet.
+/// Suffix of an incomplete file's name.
 const PART: &str = ".part";
 
 /// Writes the list to the file or to standard output.
 ///
 /// # Errors
-/// The api refuses, the answer breaks off, or the file cannot be written. An incomplete file keeps its other name.
+/// The api refuses, the answer breaks off, or the file cannot be written. An incomplete file keeps its suffix.
 pub(crate) async fn export(arguments: &Export, api: &Api) -> Result<(), Failure> {
     let Export { id, list, format, out, status, state, user, period } = arguments;
     let call = Call::get(format!("/v1/templates/{}/{list}", id.id));

@@ -61,7 +61,7 @@ fn of_user(asked: &Lapses) -> String {
     format!("/v1/templates/{}/users/{}", asked.template, asked.user.user_id)
 }
 
-/// Names the coupons in a body, if there are any. Ids are text there.
+/// Adds the coupons to a body, if there are any. Ids are text there.
 fn listed(mut body: Value, coupons: &[i64]) -> Value {
     if !coupons.is_empty() {
         body["coupons"] = coupons.iter().map(ToString::to_string).collect();

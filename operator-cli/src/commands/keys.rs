@@ -16,7 +16,7 @@ const KEYS: [&str; 7] =
 /// Advice if it is unknown whether a merchant was created.
 const MERCHANT_LISTED: &str = "Look with `coupon merchant list` before you create it again.";
 
-/// The same for a key. A key that was never shown is of no use.
+/// Advice if it is unknown whether a key was created. A key that was never shown is useless.
 const KEY_LISTED: &str =
     "Look with `coupon key list`, and revoke what was made, before you try again.";
 

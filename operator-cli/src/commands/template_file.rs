@@ -21,8 +21,8 @@ const DEPTH_MAX: usize = 100;
 /// Fields that answers show beside those of a new template.
 const ONLY_SHOWN: [&str; 5] = ["id", "state", "version", "merchant_id", "stock"];
 
-/// Reads the file of a new template. What `template show --json` prints is one too: what only an answer says is left
-/// out.
+/// Reads the file of a new template. The output of `template show --json` is one too: fields that only answers have
+/// are dropped.
 ///
 /// # Errors
 /// As those of [`read`].
@@ -55,7 +55,7 @@ pub(crate) fn read(path: &Path) -> Result<Value, Failure> {
         return Err(Failure::usage(format!("{name} is longer than {FILE_BYTES_MAX} bytes.")));
     }
     parse(&text).map_err(|why| {
-        // A value that JSON cannot express begins its sentence with its name.
+        // The error about a value that JSON cannot express begins with the field's name.
         let line = why.split(' ').next().and_then(|field| line_of(&text, field));
         let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         Failure::usage(format!("{name}: {line}{why}"))

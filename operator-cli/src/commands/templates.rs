@@ -28,7 +28,7 @@ use crate::{
 /// Columns of a list of templates.
 const TEMPLATES: [&str; 6] = ["id", "state", "version", "claim_starts_at", "claim_ends_at", "name"];
 
-/// The same with the stock.
+/// Columns of a list with the stock.
 const WITH_STOCK: [&str; 9] = [
     "id",
     "state",
@@ -208,7 +208,7 @@ fn list(filter: TemplateFilter) -> (Call, AsText) {
     (call, |answer| text::page(answer, &TEMPLATES))
 }
 
-/// Asks before a command that cannot be taken back, unless it is not to.
+/// Asks before a command that cannot be undone, unless `--yes` was given.
 async fn meant(
     call: Call,
     asked: &Confirmed,

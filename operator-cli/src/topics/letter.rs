@@ -38,7 +38,7 @@ impl Letter {
         self.0.payload.as_deref().unwrap_or_default()
     }
 
-    /// Returns why it cannot be put back as it was, if so.
+    /// Returns why it cannot be put back unchanged, if so.
     pub(crate) fn obstacle(&self, names: &TopicNames) -> Option<&'static str> {
         // At the end of a compacted topic an older row would replace the newer one. Readers of these two topics apply
         // only what is newer.

@@ -139,7 +139,7 @@ struct ReplayRecord {
 }
 
 impl ReplayRecord {
-    /// Has the api record the beginning: who, and from which letter to before which.
+    /// Has the api record the beginning: the operator, and the range of letters.
     async fn begin(api: &Api, from: i64, to: i64) -> Result<Self, Failure> {
         let body = json!({ "from_offset": from, "to_offset": to });
         let begun = api.send(&Call::post(REPLAYS).with_body(body).once(NOT_BEGUN)).await?;

@@ -145,7 +145,7 @@ impl Look {
         }
     }
 
-    /// Returns why there is nothing more to see. A sale is sold out once everything has landed.
+    /// Returns why the watch ends. A sale is sold out once everything has landed.
     pub(crate) fn end(&self) -> Option<&'static str> {
         match self.state.as_str() {
             "ended" => Some("ended"),

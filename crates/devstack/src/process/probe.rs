@@ -40,7 +40,7 @@ const TLS_HELLO_TAIL: [u8; 41] = [
     0, 13, 0, 8, 0, 6, 4, 1, 4, 3, 8, 4, // signatures: RSA, ECDSA and PSS with SHA-256
     0, 23, 0, 0, // extended master secret
 ];
-/// The kind of record that a server answers with, if it takes part.
+/// The type of record in which a TLS server answers.
 const TLS_HANDSHAKE: u8 = 22;
 
 /// What counts as ready.

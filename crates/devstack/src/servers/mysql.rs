@@ -21,8 +21,8 @@ const VERSION: &str = "9.7";
 /// Name of its process, record, log and folder.
 const NAME: &str = Flavor::Mysql.name();
 
-/// Names are in lower case, whatever the statements say. The server accepts it only with a data folder that was
-/// initialised with it.
+/// Names are in lower case, regardless of the statements. The server accepts it only with a data folder that
+/// was initialised with it.
 const LOWER_CASE: &str = "--lower-case-table-names=1";
 
 /// Path of the server in that folder.

@@ -86,7 +86,7 @@ impl TestServers {
 }
 
 impl Scope {
-    /// The same names on another broker, of the test's own.
+    /// Replaces the broker by one of the test's own.
     #[must_use]
     pub fn with_broker(mut self, brokers: &str) -> Self {
         brokers.clone_into(&mut self.endpoints.kafka_brokers);

@@ -21,11 +21,11 @@ use crate::{metric, queue::QueuePosition};
 /// the outbox.
 const PUBLISH_MAX: Duration = Duration::from_secs(5);
 
-/// Interval between two attempts to publish claims of a template whose last publication failed. A partition that is
-/// back is noticed at most this much later.
+/// Interval between two attempts to publish claims of a template whose last publication failed. A recovered partition
+/// is noticed at most this much later.
 pub(super) const PUBLISH_AGAIN: Duration = Duration::from_millis(500);
 
-/// Calls of `published.lua` while the gate does not answer, and the waits in between. It takes effect once.
+/// Most calls of `published.lua` for one claim, and the waits in between. The script takes effect once.
 const CONFIRM_TRIES: u32 = 3;
 const CONFIRM_AGAIN: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(200));
 
@@ -102,8 +102,8 @@ impl Walk {
         }
     }
 
-    /// If enough replicas have the claim, answers 202. Otherwise calls the gate once more and waits for them. The
-    /// repeated call writes too, so that its wait covers what the first call wrote.
+    /// Answers 202 if enough replicas have the claim. If they were not asked, repeats the gate call and waits for them.
+    /// The repeated call writes too, so that its WAIT covers what the first call wrote.
     async fn accept_copied(&self, template: &Template, claim: &Claim, queued: InQueue) -> Answer {
         let copied = match queued.copied {
             Some(copied) => Ok(copied),
@@ -129,7 +129,7 @@ impl Walk {
         let (gate, queue_options) = (self.gates.gate(), self.queue_options(template));
         let again =
             gate.claim_replicated(claim, queued.epoch, queued.at, queue_options, self.copies);
-        // The first call's wait covers this one's.
+        // The success is held back as the first call said.
         let (verdict, enough, _wait) = again.await?;
         Ok(match verdict {
             Verdict::Replay { id, state: RequestState::Queued, .. } => enough && id == queued.id,

@@ -102,7 +102,7 @@ pub async fn fate(
     if age < grace || !may_fence() || may_be_queued(pool, gate, template, asked.id, age).await? {
         return Ok(Fate::Processing { user: asked.user, at: made_at });
     }
-    // The user's entry does not show another user's claim, and a user must not end that one by asking for it.
+    // The user's entry does not show another user's claim, which this user's query must not end.
     if asked.user.is_some()
         && let Some(processing) = in_flight(gate, template, asked.id).await?
     {
@@ -122,9 +122,9 @@ pub async fn fate(
     }
 }
 
-/// Decides a claim that is not queued and whose id a fence in another template has taken: it is given up in its own
-/// template too, because only a queued claim lands past such a fence. It may have landed before it was found not to be
-/// queued, so the row is read again.
+/// Decides a claim that is not queued and whose id is taken by a fence in another template. It is given up in its own
+/// template too, because only a queued claim lands despite such a fence. It may have landed before the check of the
+/// queue, so the row is read again.
 async fn given_up_behind_other(
     pool: &MySqlPool,
     id: ClaimId,

@@ -41,7 +41,7 @@ use crate::{
 /// 10,000 landed claims a second this many wait for less than two seconds.
 pub const CLAIMS_MAX: usize = 16_384;
 
-/// One in so many claims under way may be publishing at a time. While the broker is away each of them waits for
+/// At most one in this many claims under way may be publishing. While the broker is away each of them waits for
 /// seconds; without a bound they would leave no room for claims that need no broker.
 pub const PUBLISHING_SHARE: usize = 4;
 
@@ -53,7 +53,7 @@ pub struct Bounds {
     /// How long the calls to a gate that may have admitted a claim are repeated, normally [`GRACE`]. After that the
     /// resolver ends the admission.
     pub ask_max: Duration,
-    /// Number of the gate's replicas that must have a claim that is accepted after them.
+    /// Replicas of the gate that must have a claim with `accept_after` replica before its 202.
     pub copies: u32,
 }
 
@@ -122,7 +122,7 @@ pub enum Unavailable {
 pub struct Claims {
     work: Arc<walk::Walk>,
     permits: Arc<Semaphore>,
-    /// The number of all permits.
+    /// The total number of permits.
     most: usize,
     tasks: TaskTracker,
     under_way: Arc<UnderWay>,
@@ -202,7 +202,7 @@ impl Claims {
         let joined = self.under_way.join(&key, claim.payload_hash, &self.permits);
         let (mut pending, first) = match joined {
             Joined::Full => return Answer::Unavailable(Unavailable::Overloaded),
-            // What the Idempotency-Key draft demands for a key that is still in use with another payload.
+            // The Idempotency-Key draft demands this for a key that is in use with another payload.
             Joined::Other(hash, _) if hash != claim.payload_hash => return Answer::InProgress,
             Joined::Other(_, pending) => (pending, false),
             Joined::First { sender, pending, permit } => {

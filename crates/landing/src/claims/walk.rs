@@ -39,8 +39,8 @@ const ADMISSIONS_MAX: u32 = 2;
 const EPOCHS_MAX: u32 = 4;
 
 /// Claims that may wait in a template's partition before mode spill queues further ones instead of landing them
-/// directly. The landers of one partition land as many in a fifth of a second. Claims that wait should land before new
-/// ones.
+/// directly. The landers of one partition land that many in a fifth of a second. Claims that wait should land before
+/// new ones.
 const SPILL_BACKLOG_MAX: u64 = 1_000;
 
 /// Age up to which a claim may still be queued. A poll may find an older claim nowhere and fence it; if it were queued
@@ -56,7 +56,7 @@ pub(super) struct Walk {
     pub(super) points: FailPoints,
     /// How long to keep calling a gate that may have admitted the claim.
     pub(super) ask_max: Duration,
-    /// How many of the gate's replicas must have a claim that is accepted after them.
+    /// Replicas of the gate that must have a claim with `accept_after` replica before its 202.
     pub(super) copies: u32,
     /// Permits to publish a claim.
     pub(super) publishing: Semaphore,
@@ -98,7 +98,7 @@ struct GateAnswer {
     at: DateTime<Utc>,
     /// Whether enough replicas have what the call wrote; absent if they were not asked.
     copied: Option<bool>,
-    /// Until when some api may refuse this user from memory.
+    /// Until when an api may refuse this user from memory.
     refusing_until: Instant,
     /// Whether an earlier call for the claim under the same epoch had no answer, and so may have admitted it.
     may_be_admitted: bool,

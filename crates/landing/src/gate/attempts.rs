@@ -17,7 +17,7 @@ use crate::gate::{
 };
 
 /// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch, so direct admissions of
-/// the epoch before can no longer land.
+/// older epochs can no longer land.
 const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// How long the closing of a queue may take before it is reported as a wait. No claim needs the gate of such a
@@ -32,7 +32,7 @@ pub(crate) struct Attempts {
     failed: Lock<HashMap<TemplateId, (Backoff, Instant)>>,
     /// Gates whose rebuild waits for the queue, its aim, and since when it counts as a wait.
     draining: Lock<HashMap<TemplateId, (Aim, Instant)>>,
-    /// What these waits share.
+    /// State that these waits share.
     drains: Drains,
 }
 
@@ -99,7 +99,7 @@ impl Gates {
         self.attempt(template, Aim::Open).await
     }
 
-    /// Closes the queue of a template that is over, in the same way and under the same conditions.
+    /// Closes the queue of a template that is over, under the same conditions as [`Gates::rebuild`].
     pub(crate) async fn close_queue(&self, template: TemplateId) -> Result<(), RebuildError> {
         self.attempt(template, Aim::Close).await
     }
@@ -141,7 +141,7 @@ impl Gates {
             }
             let gates = gates.clone();
             drop(draining);
-            // Claims may wait for this very gate.
+            // Claims may be waiting for this gate.
             gates.looked();
         });
     }

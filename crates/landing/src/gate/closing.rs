@@ -39,12 +39,12 @@ impl Gates {
     }
 }
 
-/// Queues that a process is closing at once. While the topic is away each of them waits, and asks the servers again and
-/// again. The others lose nothing by waiting for their turn: their gates, if they have one, refuse claims until then.
+/// Queues that a process is closing at once. While the topic is away each of them waits and polls the servers. The
+/// others lose nothing by waiting for their turn: their gates, if loaded, refuse claims until then.
 const CLOSINGS_MAX: usize = 100;
 
-/// Returns up to `room` of the queues after `last`, and from the beginning again. Those that cannot be closed now must
-/// not keep the others from their turn.
+/// Returns up to `room` of the queues, round robin after `last`, so that those that cannot be closed now do not block
+/// the others.
 fn next_to_close(
     unclosed: &[TemplateId],
     last: Option<TemplateId>,
@@ -68,7 +68,7 @@ impl Keeper {
         .await
     }
 
-    /// Begins to close these queues, ordered by id, some in each look. A task of its own waits for the claims of each.
+    /// Begins to close these queues, ordered by id, some in each check. Each has a task that waits for its claims.
     pub(super) async fn close_queues(&mut self, unclosed: &[TemplateId]) {
         let attempts = &self.gates().attempts;
         let room = CLOSINGS_MAX.saturating_sub(attempts.closings());

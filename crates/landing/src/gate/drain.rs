@@ -8,7 +8,7 @@
 //! 3. Only then note the end of the partition.
 //! 4. Wait until the claim landers have committed this offset: each claim before it has its answer in MySQL.
 //!
-//! After step 3 the topic may be made anew, or a broker may lose messages: what is gone is not waited for.
+//! After step 3 the topic may be recreated, or a broker may lose messages: lost messages are not waited for.
 //!
 //! An operator may end the wait (`stock::end_drain`): claims still in the queue are then too late, and their clients
 //! learn that they are lost.
@@ -33,15 +33,16 @@ use crate::{
     queue::QueueError,
 };
 
-/// Waits between two looks: an empty queue delays a rebuild by milliseconds, and a long wait asks once a second.
+/// First and longest wait between two checks: an empty queue delays a rebuild by milliseconds, and a long wait polls
+/// once a second.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 /// Interval at which the lease is renewed and MySQL is asked whether the rebuild is still wanted. This also happens
-/// while a call to the broker or Redis hangs, or the drain waits for its turn to look. If the lease ended, another
-/// process would begin the rebuild and its wait anew, so no wait would ever last long enough to be reported.
+/// while a call to the broker or Redis hangs, or the drain waits for its turn to check. If the lease ended, another
+/// process would restart the rebuild and its wait, so no wait would ever last long enough to be reported.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
 
-/// Time after which the wait is reported. A relay and a lander at work need less.
+/// Time after which the wait is reported. A working relay and lander need less.
 const ALARM_AFTER: Duration = Duration::from_secs(10);
 
 /// How a wait ended.
@@ -53,7 +54,7 @@ pub(super) enum Drained {
     Overtaken,
 }
 
-/// Why a look could not be finished.
+/// Why a check failed.
 #[derive(Debug, Error)]
 enum LookError {
     #[error("MySQL failed")]
@@ -104,8 +105,7 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
     }
 }
 
-/// Returns whether the queue is drained, once it is its turn to look. Notes the partition's end once the outbox is
-/// empty.
+/// Waits for its turn, and returns whether the queue is drained. Notes the partition's end once the outbox is empty.
 async fn look(context: &RebuildContext<'_>, noted: &mut Option<i64>) -> Result<bool, LookError> {
     // The semaphore is never closed.
     let _turn = context.drains.looks.acquire().await;

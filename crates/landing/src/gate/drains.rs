@@ -1,6 +1,6 @@
-//! State that the drains of a process share: turns to look, and the renewal of their leases. It keeps the load of many
-//! drains on the servers as low as that of a few. While the broker is away, hundreds of templates may wait, and their
-//! drains share the connections to MySQL with requests.
+//! State that the drains of a process share: turns to check their queues, and the renewal of their leases. It keeps
+//! the load of many drains on the servers as low as that of a few. While the broker is away, hundreds of templates may
+//! wait, and their drains share the connections to MySQL with requests.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,8 +14,8 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::gate::rebuild::LEASE;
 
-/// Most looks at queues at a time. While the broker does not answer, each may hold a blocking thread, and the process
-/// has 512 such threads for everything.
+/// Most checks of queues at a time. While the broker does not answer, each may hold a blocking thread, and the process
+/// has 512 such threads in total.
 const LOOKS_AT_ONCE: usize = 32;
 
 /// Age up to which one renewal serves other drains too: half of the interval at which each drain asks for one. So the
@@ -78,15 +78,15 @@ impl Drains {
 }
 
 impl Waiting<'_> {
-    /// Renews the lease, with those of all other drains, unless that was done a moment ago. Returns what MySQL said of
-    /// the template then.
+    /// Renews the lease, with those of all other drains, unless that was done a moment ago. Returns what MySQL then
+    /// said about the template.
     ///
     /// # Errors
     /// MySQL failed. The drains that asked meanwhile get [`Found::Unknown`].
     pub(super) async fn renew(&self, pool: &MySqlPool, holder: &str) -> Result<Found, StoreError> {
         let asked = Instant::now();
         let mut renewed = self.drains.renewed.lock().await;
-        // One that began before this wait may show an older epoch, or may not have this lease.
+        // A renewal that began before this wait may show an older epoch or lack this lease.
         let serves = |one: &&Renewal| {
             one.began >= self.since && asked.saturating_duration_since(one.began) < RENEWED_MAX
         };

@@ -22,8 +22,8 @@ use crate::{
     sold_out::SoldOut,
 };
 
-/// Default time before its window opens at which a template's gate is loaded. A million users take seconds to load, and
-/// an outage just then takes minutes.
+/// Default time before its window opens at which a template's gate is loaded. A million users take seconds to load; an
+/// outage at that time may take minutes.
 pub const PRELOAD: Duration = Duration::from_mins(5);
 
 /// Longest time for which a change of a template waits while another process loads the gate: a million users take
@@ -56,7 +56,7 @@ pub struct Gates {
     /// Held while a gate is checked and rebuilt, so that the keeper does not rebuild what a publish has just loaded.
     rebuilding: Arc<Mutex<()>>,
     not_loaded: Arc<Lock<NotLoaded>>,
-    /// Rebuilds that this process is making, or has failed to make a moment ago.
+    /// Rebuilds that this process is making, or that failed a moment ago.
     pub(super) attempts: Arc<Attempts>,
     /// Templates that are over and whose queues are known closed, or were never used, and their versions.
     pub(super) queues_closed: Arc<Lock<HashMap<TemplateId, i64>>>,

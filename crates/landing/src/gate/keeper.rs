@@ -161,7 +161,7 @@ impl Keeper {
                 self.unwanted.remove(&id);
                 self.keep_readable(&watched).await
             } else {
-                // The gate of an open queue goes when the queue is closed.
+                // The gate of an open queue is removed once the queue is closed.
                 let may_go = !unclosed.contains(&id);
                 self.unload(&watched.template, may_go, now).await
             };

@@ -67,7 +67,7 @@ pub struct Watch {
     /// MySQL's last list of templates that may have admissions in flight, and the epochs of their gates. With it stuck
     /// admissions are still counted while MySQL is unreachable.
     templates: Vec<(TemplateId, Epoch)>,
-    /// Gates that had nothing in flight, as they were then. Until their in-flight key appears they are checked
+    /// Gates that had nothing in flight at their last scan. Until their in-flight key appears they are checked
     /// together, not one by one.
     quiet: HashMap<TemplateId, QuietGate>,
     /// Queued requests that seem to be in neither outbox nor topic.
@@ -164,8 +164,8 @@ impl Resolver {
         first_error.map_or(Ok(resolved), Err)
     }
 
-    /// Resolves queued requests, after all admissions in flight. A broker that is away causes a long wait; it then
-    /// comes last, and only once in a scan.
+    /// Resolves queued requests, after all admissions in flight. An unreachable broker causes a long wait; this way it
+    /// comes last, and only once per scan.
     async fn resolve_queues(
         &self,
         watch: &mut Watch,

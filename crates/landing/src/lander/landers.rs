@@ -55,7 +55,7 @@ pub fn landers(
 }
 
 impl Landers {
-    /// Lands an admission of `admitted_at` that left `left_after` coupons in the gate, if known, and returns its
+    /// Lands an admission made at `admitted_at` that left `left_after` coupons in the gate, if known, and returns its
     /// outcome. `None`: the landers have stopped, and it is unknown whether the admission landed; the resolver will
     /// find out.
     ///

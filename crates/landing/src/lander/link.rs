@@ -1,4 +1,4 @@
-//! [`Link`]: a lander's connection to MySQL, which is made anew however long MySQL is away.
+//! [`Link`]: a lander's connection to MySQL, reopened however long MySQL is away.
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! How long a lander has been waiting for MySQL, as claims see it from outside.
+//! How long a lander has been waiting for MySQL, for claims to read.
 
 use std::{
     sync::{Mutex, PoisonError},

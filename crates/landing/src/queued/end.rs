@@ -17,7 +17,7 @@ pub enum QueuedEnd {
     Elsewhere,
     /// It was fenced before.
     Fenced,
-    /// Its epoch was given up before it came. It has no row.
+    /// Its epoch is below `queued_epoch`. It has no row.
     TooLate,
     /// Its template does not exist. It has no row.
     UnknownTemplate,

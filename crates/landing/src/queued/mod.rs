@@ -5,7 +5,7 @@
 //! `endings` writes rejections and fences, `templates` caches the facts of templates that a claim's rows need.
 //! [`GateReports`] reports the ends to the gates.
 //!
-//! Reports are made once, and nobody waits for them. If a report does not reach its gate, the resolver settles the
+//! Each report is made once, and no landing waits for it. If it does not reach its gate, the resolver settles the
 //! claim.
 
 mod ahead;
@@ -158,8 +158,8 @@ impl QueuedLander {
                 batch.end_later(job, Ending::Reject(RejectReason::Failed));
             }
         }
-        // A repetition of a key publishes its claim again, without `left_after`. Such a claim has mostly landed by now,
-        // and would roll back the others of its transaction.
+        // A repetition of a key publishes its claim again, without `left_after`. Such a claim has usually landed by
+        // now, and would roll back the others of its transaction.
         let (repeated, jobs) =
             jobs.into_iter().partition(|job: &QueuedJob| job.landing.queued.left_after.is_none());
         batch.add(repeated);

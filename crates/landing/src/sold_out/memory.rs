@@ -27,7 +27,7 @@ pub(super) struct Known {
     users: Box<[i64]>,
     /// All other users are refused before this moment.
     until: AtomicU64,
-    /// When somebody last claimed.
+    /// When a user last claimed.
     asked_at: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl Known {
         self.users.len() as u64
     }
 
-    /// Returns whether the gate's answer to a look is that of a gate with these users.
+    /// Returns whether a look found the same gate, with as many users as known here.
     pub(super) fn is(&self, gate: SoldOutGate) -> bool {
         gate == self.gate && gate.users == self.users()
     }
@@ -114,7 +114,7 @@ impl Memory {
 
     /// Forgets a template. A later answer to a look has no effect, because it prolongs only the forgotten value.
     pub(super) fn forget(&self, template: TemplateId) {
-        // Nearly always there is nothing to forget; then readers need not wait.
+        // Usually there is nothing to forget; then readers need not wait.
         if read(&self.0).contains_key(&template) {
             write(&self.0).remove(&template);
         }

@@ -4,13 +4,12 @@
 //!
 //! Within an epoch the gate removes no entry. So a scan has found all users with an entry if it has as many as the gate
 //! when a look comes, whatever happened during the scan. A look also compares everything else that `claim.lua` would
-//! decide by. It allows refusals for [`REFUSING`], counted from before it was sent, and a look is sent every
-//! 40 ms. If a look is late, fails or finds a difference, it allows nothing more: then the gate is asked, as for any
-//! claim.
+//! decide by. It allows refusals for [`REFUSING`], counted from before it was sent, and a look is sent every 40 ms. If
+//! a look is late, fails or finds a difference, it allows nothing more: then the gate decides, as for any claim.
 //!
-//! The gate notes each look that allows refusals. A user admitted meanwhile is answered only when these refusals
-//! are over. So a user who was told of a coupon is never told that nothing is left (docs/decisions/0065, and `sold_out`
-//! in the model).
+//! The gate notes each look that allows refusals. A user admitted meanwhile is answered only when these refusals are
+//! over. So no user who was answered with a coupon is refused from memory (docs/decisions/0065, and `sold_out` in the
+//! model).
 
 mod memory;
 mod scan;
@@ -128,7 +127,7 @@ impl SoldOut {
         metrics::gauge!(metric::SOLD_OUT_BYTES.name).set(bytes as f64);
     }
 
-    /// Looks at the gates of known templates, and scans the users of other ones, until `stop`.
+    /// Sends looks for known templates, and scans the users of others, until `stop`.
     pub async fn watch(&self, stop: CancellationToken) {
         // Boxed, since it is large and lives as long as the process.
         let watching = Box::pin(async { tokio::join!(self.look_on(), self.scan_on()) });
@@ -157,7 +156,7 @@ impl SoldOut {
         }
     }
 
-    /// Looks once at every known template that somebody has claimed from lately; forgets the others.
+    /// Sends one look for each known template that was claimed from lately; forgets the others.
     async fn look(&self) -> Result<(), GateError> {
         let memory = &self.0.memory;
         let now = self.0.now();

@@ -9,14 +9,14 @@ use tracing::debug;
 use super::{Micros, SoldOut, memory::Known};
 use crate::sync::Arc;
 
-/// After a scan the template rests for so many times the scan's duration. While units come back one by one, each to a
-/// new user, scans therefore take a tenth of the time, and the gate answers in between.
+/// After a scan the template rests for this many times the scan's duration. While units come back one by one, each to
+/// a new user, scans therefore take a tenth of the time, and the gate answers in between.
 const REST_FACTOR: u64 = 9;
 
-/// The shortest rest, as long as two looks.
+/// The shortest rest, longer than two look intervals.
 const REST_MIN: Micros = 100_000;
 
-/// Users that a scan may read beyond the gate's number of them: some come twice while Redis resizes the table.
+/// Users that a scan may read beyond nine eighths of the gate's count: some come twice while Redis resizes the table.
 const TWICE_MAX: usize = 2_000;
 
 impl SoldOut {
