@@ -7,6 +7,7 @@ use coupon::{TemplateId, UserId};
 use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
 use pipeline_tests::{World, until};
 use reqwest::Method;
+use serde_json::Value;
 use shopper::{Answer, Claimed, NewTemplate, Shopper};
 
 use crate::claims::faults::{insist, start_with};
@@ -101,6 +102,38 @@ async fn a_claim_whose_gate_stops_or_is_rebuilt_is_called_lost_only_where_it_can
     world.end().await;
     servers.stop().await.unwrap();
     fs::remove_dir_all(dir).unwrap();
+}
+
+/// The second request joins the first one at this api, and its own id never reaches the gate.
+#[tokio::test]
+async fn a_key_that_is_sent_again_leads_to_the_admission_that_it_waits_for() {
+    let mut world = World::start("sent again").await;
+    let hold = world.platform.options.dir.join("hold");
+    let armed = format!("claims.after_gate=hold:{}", hold.display());
+    start_with(&mut world.platform.apis[0], "FAIL_POINTS", &armed).await;
+    let template = world.template(10, |new| NewTemplate { per_user_limit: 2, ..new }).await;
+    fs::write(&hold, "").unwrap();
+    let anna = world.api().shopper(UserId(1)).unwrap();
+    let first = anna.clone();
+    let first = tokio::spawn(async move { first.claim(template, Some(KEY), 1).await });
+    let gate = &world.sources.gate;
+    let admitted = async || {
+        let epoch = gate.meta(template).await.unwrap()?.epoch;
+        let entry = gate.entry(template, epoch, UserId(1)).await.unwrap()?;
+        Some(entry.requests.first()?.id)
+    };
+    let id = until(admitted, Option::is_some).await.unwrap();
+    first.abort();
+    let again = anna.claim(template, Some(KEY), 1).await.unwrap();
+    assert_eq!(outcome(&again), (503, Some("CLAIM_PENDING".to_owned())), "{again:?}");
+    let url = again.json::<Value>().unwrap()["poll"].as_str().unwrap().to_owned();
+    assert_eq!(url, format!("/v1/claims/{id}?template={template}"));
+    fs::remove_file(&hold).unwrap();
+    let found = until(async || poll(&anna, &url).await, |answer| answer.status != 202).await;
+    assert_eq!(found.status, 200, "{found:?}");
+    assert_eq!(world.count(template).await.all(), 1);
+    world.assert_sound(None).await;
+    world.end().await;
 }
 
 #[tokio::test]

@@ -82,6 +82,12 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     let (silent, shed) = (of("STORE_UNAVAILABLE"), of("OVERLOADED"));
     assert!(silent > 0 && shed > 0 && silent + shed == codes.len(), "{codes:?}");
 
+    // A key that has an answer leads to the claim that has it, and not to an id that was never admitted.
+    let again = anna.claim(template, Some(KEY), 1).await.unwrap();
+    assert_eq!(code(&again), "CLAIM_PENDING");
+    let poll = format!("/v1/claims/{}?template={template}", claimed.id);
+    assert_eq!(again.json::<Value>().unwrap()["poll"], poll);
+
     // A gate that loses its data now cannot be reloaded; claims must not be answered "sold out".
     let gate = server_of(&servers.endpoints().gate_redis_url);
     let mut gate = TcpStream::connect(gate).await.unwrap();

@@ -155,12 +155,14 @@ async fn claimed(
             .trace_parent()
             .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
     };
-    let asked =
-        Asked { owner: Owner { template: id, user, id: claim.id }, key: claim.request_id.clone() };
+    let (owner, key) = (Owner { template: id, user, id: claim.id }, claim.request_id.clone());
     // From here on a task of its own owns the claim: a client that disconnects cancels nothing.
-    match tokio::time::timeout(ANSWER_MAX, app.claims.claim(template, claim)).await {
+    let mut begun = app.claims.begin(template, claim);
+    let answer = tokio::time::timeout(ANSWER_MAX, begun.answer()).await;
+    let asked = Asked { owner, key, decided_by: begun.decided_by() };
+    match answer {
         Ok(answer) => respond(app, answer, &asked),
-        Err(_) => Err(pending(asked.owner)),
+        Err(_) => Err(asked.pending()),
     }
 }
 
@@ -168,6 +170,8 @@ async fn claimed(
 struct Asked {
     owner: Owner,
     key: RequestId,
+    /// The admission whose outcome is that of the request, if it is known.
+    decided_by: Option<ClaimId>,
 }
 
 impl Asked {
@@ -176,6 +180,18 @@ impl Asked {
         let owner = Owner { id, ..self.owner };
         let receipt = app.receipts.issue(owner, receipt);
         format!("{}&receipt={receipt}", poll_url(owner))
+    }
+
+    /// Returns that the outcome is unknown. Only an admission can be polled: the request's own id may never have been
+    /// admitted, and a poll of it would be answered that it did not land, although its key may have.
+    fn pending(&self) -> Problem {
+        match self.decided_by {
+            Some(id) => pending_at(poll_url(Owner { id, ..self.owner })),
+            None => Problem::new(
+                Code::ClaimPending,
+                "Whether the claim succeeded is not known yet. Send the request again with the same key.",
+            ),
+        }
     }
 }
 
@@ -301,7 +317,7 @@ fn unavailable(app: &App, why: Unavailable, asked: &Asked) -> Problem {
             Code::GateUnavailable,
             "Whether the claim succeeded is unknown. Send the request again with the same key.",
         ),
-        Unavailable::Store | Unavailable::Stopping => pending(asked.owner),
+        Unavailable::Store | Unavailable::Stopping => asked.pending(),
         Unavailable::Queue { id, epoch, accepted_at } => {
             let receipt = Receipt { epoch, accepted_at, place: None, key: asked.key.clone() };
             let location = asked.location(app, id, &receipt);
@@ -315,10 +331,6 @@ fn unavailable(app: &App, why: Unavailable, asked: &Asked) -> Problem {
 }
 
 /// A timeout is an unknown outcome, not a failure: the claim may still land.
-fn pending(owner: Owner) -> Problem {
-    pending_at(poll_url(owner))
-}
-
 fn pending_at(poll: String) -> Problem {
     let detail = "Whether the claim succeeded is not known yet. Send the request again with the same \
                   key, or look at `poll`.";

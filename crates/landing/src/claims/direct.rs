@@ -7,6 +7,7 @@ use redis_gate::Refusal;
 
 use super::{
     Answer, Unavailable, label, spans,
+    under_way::Decides,
     walk::{Stop, Walk},
 };
 use crate::{lander::batch::Outcome, metric};
@@ -34,6 +35,7 @@ impl Walk {
         claim: &Claim,
         epoch: Epoch,
         Admitted { numbers, at, left_after }: Admitted,
+        decides: &Decides,
     ) -> Result<Next, Stop> {
         self.points.reach("claims.after_gate").await?;
         let admission = Admission { claim: claim.clone(), epoch, numbers };
@@ -57,7 +59,7 @@ impl Walk {
         };
         // Boxed because it is rare and larger than the code before it; otherwise the task of every claim would reserve
         // the space.
-        Box::pin(self.follow(template, claim, epoch, decision)).await
+        Box::pin(self.follow(template, claim, epoch, decision, decides)).await
     }
 
     /// One arm for each row of the table "After a rollback".
@@ -67,6 +69,7 @@ impl Walk {
         claim: &Claim,
         epoch: Epoch,
         decision: Decision,
+        decides: &Decides,
     ) -> Result<Next, Stop> {
         let word = label::decision(decision);
         metrics::counter!(metric::GUARD_REJECTIONS.name, "decision" => word).increment(1);
@@ -78,6 +81,7 @@ impl Walk {
             }
             Decision::LandedElsewhere | Decision::Rejected => {
                 // The key has its answer for good, so this admission can never land and needs no fence.
+                decides.forget();
                 self.release(claim, epoch).await;
                 let stored = self.stored_answer(claim).await?;
                 Ok(Next::Answer(stored.unwrap_or(Answer::Unavailable(Unavailable::GivenUp))))

@@ -9,25 +9,24 @@ pub mod fate;
 mod label;
 mod queued_fate;
 mod spans;
+mod stored;
+mod under_way;
 mod walk;
 mod window;
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{
-    Claim, ClaimId, Epoch, LandedClaim, PayloadHash, RejectReason, RequestId, Template, TemplateId,
-    UserId,
+    Claim, ClaimId, Epoch, LandedClaim, RejectReason, RequestId, Template, TemplateId, UserId,
 };
 use redis_gate::Refusal;
 use runtime::{Breakers, FailPoints};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+pub use self::under_way::Begun;
+use self::under_way::{Handover, Joined, Turn, UnderWay};
 #[cfg(doc)]
 use crate::gate::resolver::GRACE;
 use crate::{
@@ -128,13 +127,6 @@ pub struct Claims {
     under_way: Arc<UnderWay>,
 }
 
-type Key = (TemplateId, UserId, RequestId);
-type Pending = watch::Receiver<Option<Answer>>;
-
-/// Requests that this process is answering, by key.
-#[derive(Default)]
-struct UnderWay(Mutex<HashMap<Key, (PayloadHash, Pending)>>);
-
 impl Claims {
     /// Creates the claims of a process. They land by `landers`, or through the queue of `gates`. `clock` supplies the
     /// time that is sent to the gate. The fail points are `claims.after_gate`, `claims.before_fence`,
@@ -198,34 +190,32 @@ impl Claims {
 
     /// Answers a claim. Dropping the future does not cancel it.
     pub async fn claim(&self, template: Arc<Template>, claim: Claim) -> Answer {
+        self.begin(template, claim).answer().await
+    }
+
+    /// Hands a claim over to a task, or joins the request with its key that is under way here.
+    pub fn begin(&self, template: Arc<Template>, claim: Claim) -> Begun {
         let key = (claim.template_id, claim.user_id, claim.request_id.clone());
         let joined = self.under_way.join(&key, claim.payload_hash, &self.permits);
-        let (mut pending, first) = match joined {
-            Joined::Full => return Answer::Unavailable(Unavailable::Overloaded),
+        Begun(match joined {
+            Joined::Full => Handover::Answered(Answer::Unavailable(Unavailable::Overloaded)),
             // The Idempotency-Key draft demands this for a key that is in use with another payload.
-            Joined::Other(hash, _) if hash != claim.payload_hash => return Answer::InProgress,
-            Joined::Other(_, pending) => (pending, false),
+            Joined::Other(hash, _) if hash != claim.payload_hash => {
+                Handover::Answered(Answer::InProgress)
+            }
+            Joined::Other(_, pending) => Handover::Waiting { pending, first: false },
             Joined::First { sender, pending, permit } => {
                 let turn = Turn { key, under_way: Arc::clone(&self.under_way) };
-                let work = Arc::clone(&self.work);
+                let (work, decides) = (Arc::clone(&self.work), pending.decides.clone());
                 self.tasks.spawn(async move {
-                    let answer = work.run(&template, claim).await;
+                    let answer = work.run(&template, claim, &decides).await;
                     drop(turn);
                     sender.send_replace(Some(answer));
                     drop(permit);
                 });
-                (pending, true)
+                Handover::Waiting { pending, first: true }
             }
-        };
-        let answer = match pending.wait_for(Option::is_some).await {
-            Ok(answer) => answer.clone(),
-            // The task ended without an answer.
-            Err(_) => None,
-        };
-        match answer.unwrap_or(Answer::Unavailable(Unavailable::Stopping)) {
-            Answer::Landed { claim, .. } if !first => Answer::Landed { claim, replayed: true },
-            answer => answer,
-        }
+        })
     }
 
     /// Sets the gauges for claims under way and where they wait. The measuring task holds the landers, so a process
@@ -247,53 +237,5 @@ impl Claims {
     pub async fn drain(&self) {
         self.tasks.close();
         self.tasks.wait().await;
-    }
-}
-
-enum Joined {
-    /// The key was free: the caller works under this permit and answers all waiters through the sender.
-    First { sender: watch::Sender<Option<Answer>>, pending: Pending, permit: OwnedSemaphorePermit },
-    /// Another request with the key is under way, with a payload of this hash.
-    Other(PayloadHash, Pending),
-    /// The key was free, but too many claims are under way.
-    Full,
-}
-
-impl UnderWay {
-    fn contains(&self, key: &Key) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(key)
-    }
-
-    /// Joins the request that is being answered for this key, or becomes it. The permit is taken under the lock:
-    /// otherwise a second request could join a first one that then gets no permit.
-    fn join(&self, key: &Key, payload_hash: PayloadHash, permits: &Arc<Semaphore>) -> Joined {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match map.entry(key.clone()) {
-            Entry::Occupied(entry) => {
-                let (hash, pending) = entry.get();
-                Joined::Other(*hash, pending.clone())
-            }
-            Entry::Vacant(entry) => {
-                let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
-                    return Joined::Full;
-                };
-                let (sender, pending) = watch::channel(None);
-                entry.insert((payload_hash, pending.clone()));
-                Joined::First { sender, pending, permit }
-            }
-        }
-    }
-}
-
-/// The right to answer a key. Dropping it frees the key, however the task ended.
-struct Turn {
-    key: Key,
-    under_way: Arc<UnderWay>,
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let mut map = self.under_way.0.lock().unwrap_or_else(PoisonError::into_inner);
-        map.remove(&self.key);
     }
 }

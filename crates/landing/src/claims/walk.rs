@@ -7,11 +7,8 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, LandedClaim, Template, TemplateId};
-use mysql_store::{
-    MySqlPool, StoreError, connect,
-    look_up::{self, StoredAnswer},
-};
+use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, Template, TemplateId};
+use mysql_store::{MySqlPool, StoreError};
 use redis_gate::{GateError, QueueOptions, Refusal, RequestState, Verdict};
 use runtime::{Backoff, Breakers, FailPoints};
 use tokio::sync::Semaphore;
@@ -21,6 +18,7 @@ use super::{
     accept::InQueue,
     direct::{Admitted, Next},
     label, spans,
+    under_way::Decides,
     window::Window,
 };
 use crate::{
@@ -114,8 +112,8 @@ enum Step {
 }
 
 impl Walk {
-    pub(super) async fn run(&self, template: &Template, claim: Claim) -> Answer {
-        match self.walk(template, &claim).await {
+    pub(super) async fn run(&self, template: &Template, claim: Claim, decides: &Decides) -> Answer {
+        match self.walk(template, &claim, decides).await {
             Ok(answer) => answer,
             Err(Stop::Gate(error)) => {
                 let why = format!("claim {}: {}", claim.id, runtime::report(&error));
@@ -131,7 +129,12 @@ impl Walk {
         }
     }
 
-    async fn walk(&self, template: &Template, claim: &Claim) -> Result<Answer, Stop> {
+    async fn walk(
+        &self,
+        template: &Template,
+        claim: &Claim,
+        decides: &Decides,
+    ) -> Result<Answer, Stop> {
         let moved;
         let template = match self.window(template, claim).await? {
             Window::Answered(answer) => return Ok(answer),
@@ -151,13 +154,14 @@ impl Walk {
             let epoch = self.gates.known(template.id);
             let asked = self.ask_gate(template, claim, epoch).await?;
             refusing_until = refusing_until.max(Some(asked.refusing_until));
+            decides.note(claim, &asked.verdict);
             let admitted = match self.follow_verdict(template, claim, epoch, asked).await? {
                 Step::Answer(answer) => return Ok(held_back(answer, refusing_until).await),
                 Step::AskAgain => continue,
                 Step::Land(admitted) => admitted,
             };
             admissions += 1;
-            match self.land(template, claim, epoch, admitted).await? {
+            match self.land(template, claim, epoch, admitted, decides).await? {
                 Next::Answer(answer) => return Ok(held_back(answer, refusing_until).await),
                 Next::AdmitAgain if admissions < ADMISSIONS_MAX => {}
                 Next::AdmitAgain => break,
@@ -346,43 +350,6 @@ impl Walk {
     ) -> Result<Answer, Stop> {
         let stored = if look { self.stored_answer(claim).await? } else { None };
         Ok(stored.unwrap_or(Answer::Refused(refusal)))
-    }
-
-    /// Returns the answer that MySQL has under the client's key.
-    pub(super) async fn stored(&self, claim: &Claim) -> Result<Option<StoredAnswer>, StoreError> {
-        let (template, user) = (claim.template_id, claim.user_id);
-        connect::within(async {
-            let mut connection = connect::acquire(&self.pool).await?;
-            look_up::by_key(&mut connection, template, user, &claim.request_id).await
-        })
-        .await
-    }
-
-    /// Returns the answer that the key's row gives to this request, if there is one.
-    pub(super) async fn stored_answer(&self, claim: &Claim) -> Result<Option<Answer>, StoreError> {
-        let stored = self.stored(claim).await?;
-        Ok(stored.map(|stored| match stored {
-            StoredAnswer::Landed(landed) if landed.payload_hash == claim.payload_hash => {
-                Answer::Landed { claim: landed, replayed: true }
-            }
-            StoredAnswer::Rejected { id, reason, payload_hash }
-                if payload_hash == claim.payload_hash =>
-            {
-                Answer::Rejected { id, reason }
-            }
-            StoredAnswer::Landed(_) | StoredAnswer::Rejected { .. } => Answer::KeyReused,
-        }))
-    }
-
-    /// Returns the landed claim under the client's key.
-    pub(super) async fn stored_claim(
-        &self,
-        claim: &Claim,
-    ) -> Result<Option<LandedClaim>, StoreError> {
-        Ok(match self.stored(claim).await? {
-            Some(StoredAnswer::Landed(landed)) => Some(landed),
-            Some(StoredAnswer::Rejected { .. }) | None => None,
-        })
     }
 }
 
