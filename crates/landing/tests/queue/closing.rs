@@ -72,6 +72,11 @@ async fn a_queue_is_closed_after_its_window_too() {
     let late = Claim { claimed_at: after, ..claim(UserId(2), "a", 1) };
     let refused = Answer::Refused(Refusal::Closed);
     assert_eq!(process.claim(&late).await, refused, "the gate knows every key that may land");
+    // A closed queue stays closed, so a process whose clock is ahead of MySQL's closes none.
+    keeper.look(after).await.unwrap();
+    assert!(!is_closed(&chain).await);
+    let over = "claim_starts_at = now() - interval 2 hour, claim_ends_at = now() - interval 1 hour";
+    chain.world.execute(&format!("update coupon_template set {over}")).await;
     keeper.look(after).await.unwrap();
     until_true(async || is_closed(&chain).await).await;
     assert_eq!(process.claim(&late).await, refused);

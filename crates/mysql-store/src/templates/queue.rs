@@ -177,8 +177,9 @@ pub async fn is_other_open(
     Ok(found.is_some())
 }
 
-/// Returns templates that were ever queued, and are ended or whose window is over at `now`, but whose queue is not
-/// closed: at most [`UNCLOSED_MAX`], by id. Drafts are left out, since they cannot be claimed.
+/// Returns templates that were ever queued, and are ended or whose window is over, but whose queue is not closed: at most
+/// [`UNCLOSED_MAX`], by id. Drafts are left out, since they cannot be claimed. A window is over at `now` and by the
+/// server's clock: a closed queue stays closed, so one caller whose clock is ahead must not close it.
 ///
 /// # Errors
 /// The statement fails.
@@ -190,7 +191,7 @@ pub async fn unclosed_queues(
         "select stock.template_id from template_stock stock \
          join coupon_template template on template.id = stock.template_id \
          where stock.ever_queued = 1 and stock.queue_closed = 0 and template.state <> ? \
-         and (template.state = ? or template.claim_ends_at <= ?) \
+         and (template.state = ? or template.claim_ends_at <= least(?, utc_timestamp(3))) \
          order by stock.template_id limit ?",
     )
     .bind(TemplateState::Draft.code())

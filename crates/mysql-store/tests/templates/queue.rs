@@ -1,6 +1,6 @@
 //! The queue of a template's accepted claims: its epoch, its end, and what a pause leaves open.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use coupon::{AcceptedClaims, ClaimMode, Epoch, Open, Template, TemplateId, TemplateState, Window};
 use mysql_store::{
     MySqlConnection,
@@ -177,7 +177,8 @@ async fn a_queue_that_was_closed_after_its_window_opens_again_with_another_one()
 #[tokio::test]
 async fn queues_to_be_closed_are_those_after_their_end_or_window_that_are_not_closed_yet() {
     let mut store = Store::new("unclosed queues").await;
-    let over = Window { starts_at: now() - TimeDelta::hours(2), ends_at: now() };
+    let ended_at = DateTime::from_timestamp(1_577_836_800, 0).unwrap();
+    let over = Window { starts_at: ended_at - TimeDelta::hours(2), ends_at: ended_at };
     let queued = |id| Template { claim_mode: ClaimMode::Queued, ..draft(TemplateId(id)) };
     // By id: within its window; over; ended; over and never queued; closed; a draft.
     store.publish_as(&queued(1), 1).await;
@@ -192,9 +193,13 @@ async fn queues_to_be_closed_are_those_after_their_end_or_window_that_are_not_cl
     let ended = template::change_state(connection, &third, TemplateState::Ended, now()).await;
     assert!(ended.unwrap());
     assert!(stock::close_queue(connection, TemplateId(5), EPOCH).await.unwrap());
-    let unclosed = stock::unclosed_queues(connection, now()).await.unwrap();
+    let unclosed = stock::unclosed_queues(connection, ended_at).await.unwrap();
     assert_eq!(unclosed, [TemplateId(2), TemplateId(3)]);
-    let earlier = now() - TimeDelta::milliseconds(1);
+    let earlier = ended_at - TimeDelta::milliseconds(1);
     let unclosed = stock::unclosed_queues(connection, earlier).await.unwrap();
     assert_eq!(unclosed, [TemplateId(3)]);
+    // By a clock that is far ahead of the server's, the first one is over too.
+    let ahead = now() + TimeDelta::days(365);
+    let unclosed = stock::unclosed_queues(connection, ahead).await.unwrap();
+    assert_eq!(unclosed, [TemplateId(2), TemplateId(3)]);
 }
