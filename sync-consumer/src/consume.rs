@@ -150,7 +150,8 @@ impl Consume {
         Some(positions.gaps(batch))
     }
 
-    /// Drops every view if the topic deleted unread messages. `None` if stopped before this is known.
+    /// Drops every view if the topic deleted unread messages. A partition without a leader is left to a later check.
+    /// `None` if stopped before this is known.
     async fn until_gaps_handled(
         &self,
         positions: &mut Positions,
@@ -163,7 +164,7 @@ impl Consume {
         let topic = self.names.user_coupon();
         // In this order, commits in between can only shrink the gaps.
         let look = || async {
-            let offsets = topic::topic_offsets(&self.brokers, &topic).await.context("offsets")?;
+            let offsets = topic::led_offsets(&self.brokers, &topic).await.context("offsets")?;
             anyhow::Ok((offsets, self.committed().await?))
         };
         let (offsets, committed) = self.until_done(stop, look).await?;

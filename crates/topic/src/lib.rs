@@ -39,8 +39,8 @@ pub use consume::consumer::{Consumer, ConsumerOptions, FetchAhead};
 pub use consume::history::{HistorySpan, Reached, Search, find_message, read_history};
 pub use consume::member::Assignment;
 pub use consume::offsets::{
-    PartitionOffsets, committed_lag, committed_lag_before, committed_offsets, partitions,
-    topic_offsets,
+    PartitionOffsets, committed_lag, committed_lag_before, committed_offsets, led_offsets,
+    partitions, topic_offsets,
 };
 pub use consume::positions::{PositionCheck, messages_at};
 pub use consume::table::TableReader;

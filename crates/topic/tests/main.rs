@@ -14,8 +14,8 @@ use topic::{
     BrokerProbe, Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, HistorySpan,
     Message, MessagePosition, OrderedProducer, PartitionOffsets, PositionCheck, Producer,
     ProducerOptions, Reached, Record, Search, TableReader, TopicError, TopicLayout, TopicNames,
-    committed_lag, committed_lag_before, ensure_topics, find_message, messages_at, read_history,
-    topic_offsets,
+    committed_lag, committed_lag_before, committed_offsets, ensure_topics, find_message,
+    led_offsets, messages_at, partitions, read_history, topic_offsets,
 };
 
 /// Time after which a test fails.
@@ -521,6 +521,12 @@ async fn a_partition_without_a_leader_keeps_nobody_from_the_others() {
     let consumer = test.join(&topic).await;
     assert_eq!(take(&consumer, sent).await.len(), sent);
     consumer.close().await.unwrap();
+    // Nor do readers of offsets wait for it.
+    assert_eq!(partitions(&test.brokers, &topic).await.unwrap(), 6);
+    let group = test.names.prefix();
+    committed_offsets(&test.brokers, group, &topic).await.unwrap();
+    let led = led_offsets(&test.brokers, &topic).await.unwrap();
+    assert!((1..6).contains(&led.len()), "{led:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

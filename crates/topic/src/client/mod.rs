@@ -224,6 +224,20 @@ pub(crate) fn partition_count(metadata: &Metadata, topic: &str) -> Option<i32> {
     Some(i32::try_from(partitions.len()).unwrap_or(i32::MAX))
 }
 
+/// Returns the partitions of an existing topic that have a leader.
+pub(crate) fn led_partitions<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+) -> Result<Vec<i32>, TopicError> {
+    let metadata = client
+        .fetch_metadata(Some(topic), METADATA_WAIT)
+        .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
+    let partitions = partitions_in(&metadata, topic)
+        .ok_or_else(|| TopicError::MissingTopic { topic: topic.to_owned() })?;
+    let led = partitions.iter().filter(|partition| partition.leader() >= 0);
+    Ok(led.map(MetadataPartition::id).collect())
+}
+
 /// Returns the number of partitions of an existing topic.
 pub(crate) fn partitions_of<C: ClientContext>(
     client: &Client<C>,

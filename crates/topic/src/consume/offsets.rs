@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    slice,
     time::{Duration, Instant},
 };
 
@@ -17,9 +16,9 @@ use crate::{TopicError, client};
 /// Timeout of one request.
 pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Time a new topic may take to elect leaders, and the interval between checks.
-const LEADERS_MAX: Duration = Duration::from_secs(15);
-const LEADERS_LOOK: Duration = Duration::from_millis(100);
+/// Time a new topic may take to be created, and the interval between checks.
+const CREATED_MAX: Duration = Duration::from_secs(15);
+const CREATED_LOOK: Duration = Duration::from_millis(100);
 
 /// Range of offsets that a partition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,26 +43,48 @@ pub async fn topic_offsets(
     with_reader(brokers, "offset-reader", move |reader| watermarks(reader, &address, &topic)).await
 }
 
-/// Returns the number of partitions of a topic, once they have leaders. A new topic has none at first, and callers that
-/// assign work by partition must wait.
+/// Like [`topic_offsets`], without the partitions that have no leader at the moment. They cannot be read, and the
+/// others need not wait for them.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the offsets cannot be read.
+pub async fn led_offsets(brokers: &str, topic: &str) -> Result<Vec<PartitionOffsets>, TopicError> {
+    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    with_reader(brokers, "offset-reader", move |reader| {
+        client::await_topics(reader.client(), &address, &[])?;
+        let led = client::led_partitions(reader.client(), &topic)?;
+        led.into_iter().map(|partition| watermark(reader, &topic, partition)).collect()
+    })
+    .await
+}
+
+/// Returns the number of partitions of a topic, with and without leaders. It waits for a topic that is being created.
 ///
 /// # Errors
 ///
 /// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
-    let give_up = Instant::now() + LEADERS_MAX;
+    let give_up = Instant::now() + CREATED_MAX;
     loop {
-        match topic_offsets(brokers, topic).await {
-            // `topic_offsets` has already waited for the broker.
+        match partitions_now(brokers, topic).await {
+            // This attempt has already waited for the broker.
             Err(error @ TopicError::Unreachable { .. }) => return Err(error),
             Err(error) if error.is_retriable() && Instant::now() < give_up => {
-                tokio::time::sleep(LEADERS_LOOK).await;
+                tokio::time::sleep(CREATED_LOOK).await;
             }
-            offsets => {
-                return Ok(offsets?.iter().map(|one| one.partition + 1).max().unwrap_or(0));
-            }
+            partitions => return partitions,
         }
     }
+}
+
+async fn partitions_now(brokers: &str, topic: &str) -> Result<i32, TopicError> {
+    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    with_reader(brokers, "offset-reader", move |reader| {
+        client::await_topics(reader.client(), &address, &[])?;
+        client::partitions_of(reader.client(), &topic)
+    })
+    .await
 }
 
 /// Returns the number of messages that `group` has not committed, over all partitions of `topic`.
@@ -112,7 +133,8 @@ pub async fn committed_offsets(
 ) -> Result<HashMap<i32, i64>, TopicError> {
     let (address, topic) = (brokers.to_owned(), topic.to_owned());
     with_reader(brokers, group, move |reader| {
-        client::await_topics(reader.client(), &address, slice::from_ref(&topic))?;
+        // The group's coordinator answers for partitions without a leader too.
+        client::await_topics(reader.client(), &address, &[])?;
         let partitions = client::partitions_of(reader.client(), &topic)?;
         committed(reader, &topic, 0..partitions)
     })
@@ -176,12 +198,16 @@ pub(crate) fn watermarks(
         TopicError::Offsets { .. } if error.is_retriable() => count(),
         error => Err(error),
     })?;
-    (0..partitions)
-        .map(|partition| {
-            let (start, end) = consumer
-                .fetch_watermarks(topic, partition, REQUEST_WAIT)
-                .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
-            Ok(PartitionOffsets { partition, start, end })
-        })
-        .collect()
+    (0..partitions).map(|partition| watermark(consumer, topic, partition)).collect()
+}
+
+fn watermark(
+    consumer: &BaseConsumer,
+    topic: &str,
+    partition: i32,
+) -> Result<PartitionOffsets, TopicError> {
+    let (start, end) = consumer
+        .fetch_watermarks(topic, partition, REQUEST_WAIT)
+        .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
+    Ok(PartitionOffsets { partition, start, end })
 }
