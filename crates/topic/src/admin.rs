@@ -24,6 +24,10 @@ pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Retention of statistics, so that a campaign can be reported a month later. The platform itself does not need them.
 pub const STATS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Time after which a segment closes. A broker deletes whole segments, each once its newest message is past the retention:
+/// with its default of a week, messages of a quiet topic would stay for two. A view's tombstones cover ten days.
+const SEGMENT: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Time after which a compacted topic's segment closes. Only closed segments are compacted, and readers read the whole
 /// topic at start.
 const COMPACTED_SEGMENT: Duration = Duration::from_secs(60 * 60);
@@ -157,6 +161,7 @@ impl Wanted {
             Kept::For(retention) => vec![
                 ("cleanup.policy", "delete".to_owned()),
                 ("retention.ms", retention.as_millis().to_string()),
+                ("segment.ms", SEGMENT.as_millis().to_string()),
             ],
         };
         if layout.replication >= REPLICATION_FOR_TWO_COPIES {
