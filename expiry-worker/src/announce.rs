@@ -13,7 +13,7 @@ use coupon::CouponId;
 use futures::future::try_join_all;
 use metrics::counter;
 use mysql_store::{
-    MySqlConnection, MySqlPool, connect,
+    MySqlConnection, MySqlPool, StoreError, connect,
     expiring::{self, Cursor, Expiring},
 };
 use runtime::Clock;
@@ -59,12 +59,18 @@ impl Announcer {
             let partitions = *partitions.borrow();
             for shard in shards_of(&owned, partitions) {
                 if let Err(error) = self.announce(shard).await {
-                    let error = runtime::report(error.as_ref());
+                    // A row that cannot be read keeps no other shard's coupons unannounced.
+                    let of_rows = error
+                        .downcast_ref()
+                        .is_some_and(|error: &StoreError| !error.is_unavailable());
+                    let (is_of_all, text) = (!of_rows, runtime::report(error.as_ref()));
                     runtime::seldom!(
                         "coupons that end soon not announced, it is tried again",
-                        error
+                        text
                     );
-                    break;
+                    if is_of_all {
+                        break;
+                    }
                 }
             }
         }
