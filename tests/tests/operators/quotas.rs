@@ -322,5 +322,38 @@ async fn a_merchants_changes_in_an_hour_are_bounded_and_its_redemptions_are_not(
     }
     let refused = statuses.last().unwrap();
     assert_over(refused, 429, "HOURLY_QUOTA_EXCEEDED", "changes_per_hour", 3);
+    // A key that leaked can be revoked all the same.
+    let made: Value = statuses[0].json().unwrap();
+    let path = format!("/v1/api-keys/{}", made["id"].as_str().unwrap());
+    assert_eq!(send(&apis[0], Method::DELETE, &path, &Value::Null).await.status, 204);
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_sale_can_be_stopped_although_the_changes_of_the_hour_are_used_up() {
+    let world = World::start_with("stops beyond the quota", |options| {
+        options.with_env("MERCHANT_CHANGES_PER_HOUR", "4")
+    })
+    .await;
+    let (_, apis) = merchant(&world).await;
+    let new = NewTemplate::simple("A sale", 9, world.clock.now(), TimeDelta::hours(1));
+    let template = apis[0].publish_new(&new).await.unwrap().id;
+    let key = json!({ "name": "x", "scopes": ["read"] });
+    let use_up = async || {
+        for _ in 0..9 {
+            post(&apis[0], "/v1/api-keys", &key).await;
+        }
+    };
+    let resume = format!("/v1/templates/{template}/resume");
+    for verb in ["pause", "end"] {
+        use_up().await;
+        let stopped = apis[0].operator(Method::POST, &format!("/v1/templates/{template}/{verb}"));
+        let stopped = apis[0].send(stopped.header("if-match", "*")).await.unwrap();
+        assert_eq!(stopped.status, 200, "{verb}: {}", stopped.body);
+        if verb == "pause" {
+            let resumed = apis[0].send(apis[0].operator(Method::POST, &resume)).await.unwrap();
+            assert_over(&resumed, 429, "HOURLY_QUOTA_EXCEEDED", "changes_per_hour", 4);
+        }
+    }
     world.end().await;
 }

@@ -50,6 +50,8 @@ impl Quotas {
             // There are as many as orders, and a refusal would stop a checkout.
             "coupon.use" | "coupon.unuse" | "coupon.lock" | "redemption.cancel"
             | "claim.cancel" => return Ok(()),
+            // They stop an abuse, also one that has used the quota up. Each takes effect once for each counted change.
+            "key.revoke" | "template.pause" | "template.end" => return Ok(()),
             "view.rebuild" => ("view_rebuilds_per_hour", self.merchant_view_rebuilds_per_hour),
             "gate.rebuild" => ("gate_rebuilds_per_hour", self.merchant_gate_rebuilds_per_hour),
             _ => ("changes_per_hour", self.merchant_changes_per_hour),
