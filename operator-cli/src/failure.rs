@@ -3,7 +3,7 @@
 use std::fmt;
 
 use clap::error::ErrorKind;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::text;
 
@@ -22,7 +22,9 @@ pub(crate) struct Failure {
     /// What to do now, in a sentence.
     pub(crate) advice: Option<String>,
     /// The field of the sent file that is wrong, if the api named one.
-    pub(crate) field: Option<String>,
+    pub(crate) field: Option<Box<str>>,
+    /// Other members of the api's problem, which its sentence or the advice may refer to.
+    pub(crate) members: Box<Map<String, Value>>,
 }
 
 /// The kind of a failure, for scripts.
@@ -59,7 +61,8 @@ impl Kind {
 
 impl Failure {
     pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        Self { kind, sentence: sentence.into(), code: None, advice: None, field: None }
+        let (sentence, members) = (sentence.into(), Box::default());
+        Self { kind, sentence, code: None, advice: None, field: None, members }
     }
 
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
@@ -94,8 +97,11 @@ impl Failure {
 
     /// Returns the failure as `--json` shows it.
     pub(crate) fn json(&self) -> Value {
-        let Self { kind, sentence, code, advice, field: _ } = self;
-        json!({ "error": sentence, "code": code, "outcome": kind.word(), "advice": advice })
+        let Self { kind, sentence, code, advice, field: _, members } = self;
+        json!({
+            "error": sentence, "code": code, "outcome": kind.word(), "advice": advice,
+            "members": members,
+        })
     }
 }
 
@@ -108,10 +114,22 @@ impl fmt::Display for Failure {
         if let Some(code) = &self.code {
             write!(f, " ({})", text::clean(code))?;
         }
+        for (name, value) in &*self.members {
+            write!(f, "\n  {}: {}", text::clean(name), text::clean(&shown(value)))?;
+        }
         match &self.advice {
             Some(advice) => write!(f, "\n{advice}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Returns a member of a problem as a line shows it.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(shown).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod way_out;
 use std::{fs, path::Path, time::Duration};
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, header, redirect};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use crate::{
@@ -260,8 +260,9 @@ pub(crate) fn judged(
         format!("The answer is not the api's: HTTP {status}, {start:?}")
     };
     let sentence = word("detail").unwrap_or_else(foreign);
-    let field = word("field").or_else(|| unknown_field(&sentence));
-    let failure = Failure { code: word("code"), field, ..Failure::new(kind, sentence) };
+    let field = word("field").or_else(|| unknown_field(&sentence)).map(String::into_boxed_str);
+    let members = Box::new(members(&problem));
+    let failure = Failure { code: word("code"), field, members, ..Failure::new(kind, sentence) };
     let retryable = problem.get("retryable").and_then(Value::as_bool);
     let again = if retryable.unwrap_or(status.is_server_error()) {
         Again::Later(retry_after)
@@ -269,6 +270,14 @@ pub(crate) fn judged(
         Again::Never
     };
     Err(Miss { failure, again })
+}
+
+/// Returns the members of a problem that only its code has, such as the `order_ref` of a used coupon.
+fn members(problem: &Value) -> Map<String, Value> {
+    let of_all = ["type", "title", "status", "detail", "code", "retryable", "request_id", "field"];
+    let members = problem.as_object().into_iter().flatten();
+    let own = members.filter(|(name, _)| !of_all.contains(&name.as_str()));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Returns the unknown field of a body that the api's sentence names.
@@ -359,7 +368,7 @@ mod tests {
     fn a_refusal_names_the_field_and_an_address_without_a_scheme_says_how_to_write_it() {
         let field = |body: &str| {
             let refused = judged(&Call::post("/"), StatusCode::UNPROCESSABLE_ENTITY, None, body);
-            refused.unwrap_err().failure.field
+            refused.unwrap_err().failure.field.map(String::from)
         };
         let named = Some("claim_ends_at".to_owned());
         assert_eq!(field(r#"{"detail":"Later.","field":"claim_ends_at"}"#), named);

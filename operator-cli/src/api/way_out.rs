@@ -34,16 +34,20 @@ const WAYS: [(&str, &str); 28] = [
     ("KEY_NOT_FOUND", "`coupon key list` shows your merchant's; another's with `--merchant ID`."),
     (
         "COUPON_USED",
-        "It must be given back first, with a key of the scope `redeem`: by `coupon rollback ORDER`, or, if its user used it \
-         at a till, by `coupon unuse COUPON ORDER --user USER`.",
+        "Give it back first, with a key of the scope `redeem`: `coupon unuse COUPON ORDER --user USER`, with the `order_ref` \
+         and `user_id` above. `coupon rollback ORDER` would give back the order's other coupons too.",
     ),
-    ("COUPON_CANCELLED", "`coupon grants TEMPLATE FILE` gives the user another one."),
+    (
+        "COUPON_CANCELLED",
+        "That is final. If it was paid for, refund the payment. If its user is to have another one: `coupon grants TEMPLATE \
+         FILE`.",
+    ),
     ("KEY_NOT_LIVE", "`coupon key create` makes one in its place."),
     (
         "QUOTA_EXCEEDED",
         "`coupon key list` and `coupon key revoke ID` make room; of templates `coupon template list` and `coupon template \
          delete ID` of a draft, or `coupon template end ID` of one whose window is not over; of jobs `coupon jobs cancel \
-         ID`. The platform's settings say how many a merchant may have.",
+         ID` of one of the `jobs` above. The platform's settings say how many a merchant may have.",
     ),
     (
         "COUPON_LOCKED",
@@ -72,7 +76,8 @@ const WAYS: [(&str, &str); 28] = [
     ("INSUFFICIENT_STOCK", "`coupon stock show ID`: its `stock` is what can be cut."),
     (
         "IDEMPOTENCY_KEY_REUSED",
-        "Another request has this `--request-id`: give another one, or none.",
+        "Another request has this `--request-id`. To find out what became of that one, send exactly what was sent under it; \
+         without a `--request-id` this is a new request, and counts besides.",
     ),
     ("INVALID_CURSOR", "Take the `--cursor` that the page before ended with, for the same list."),
     (

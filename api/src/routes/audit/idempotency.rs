@@ -88,7 +88,8 @@ impl Once {
             Begun::UnderWay(audit_id) => Ok(Known::UnderWay(audit_id)),
             Begun::Other => {
                 let detail = "This `Idempotency-Key` was used for another request, or with another key \
-                              of an operator. Send a new one.";
+                              of an operator. Send a new one; if the outcome of that request is not known, look \
+                              first what it did.";
                 Err(Problem::new(Code::IdempotencyKeyReused, detail))
             }
         }

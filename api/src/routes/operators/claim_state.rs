@@ -123,7 +123,12 @@ pub(crate) async fn find(
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => {
             // Another merchant's claim is not found.
-            templates::owned(app, operator, fate.template_id()).await.map_err(|_| not_found())?;
+            let owned = templates::owned(app, operator, fate.template_id()).await;
+            owned.map_err(|problem| match problem.code() {
+                Code::TemplateNotFound => not_found(),
+                // Whether it is the merchant's is unknown while MySQL does not answer.
+                _ => problem,
+            })?;
             Ok(Found::Decided(fate))
         }
         Fate::Processing { user, at } => {

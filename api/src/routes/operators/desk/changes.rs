@@ -5,10 +5,9 @@ use axum::{extract::State, http::StatusCode};
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{CouponId, limit, text};
 use mysql_store::{
-    MySqlConnection, StoreError,
+    MySqlConnection,
     connect::{self, Transaction},
     desk::{self, Change, Replaced},
-    redemption,
     user_coupon::UserCoupon,
 };
 use serde::{Deserialize, Serialize};
@@ -205,7 +204,7 @@ pub(crate) async fn replace(
             info!(coupon.id = %id, replacement.id = %new, "replacing a coupon");
         }
         let Replaced { change, replacement } = replaced;
-        let cancelled = changed(&mut transaction, change).await?;
+        let cancelled = changed(change)?;
         let replacement = replacement.ok_or_else(coupon_json::cancelled)?;
         let body = ReplacedBody {
             cancelled: DeskCoupon::of(&cancelled, now),
@@ -259,7 +258,7 @@ async fn change(
             audit::record(app, operator, &mut transaction, action).await?;
             info!(coupon.id = %id, "{doing} a coupon");
         }
-        let body = DeskCoupon::of(&changed(&mut transaction, change).await?, now);
+        let body = DeskCoupon::of(&changed(change)?, now);
         committed(app, operator, once, transaction, &body).await
     };
     connect::within(connect::retried(work, Problem::is_contended)).await
@@ -290,10 +289,10 @@ async fn held(
 }
 
 /// Returns the coupon as the change, or an earlier identical one, left it; or why it cannot be changed.
-async fn changed(transaction: &mut MySqlConnection, change: Change) -> Result<UserCoupon, Problem> {
+fn changed(change: Change) -> Result<UserCoupon, Problem> {
     match change {
         Change::Done(coupon) | Change::Stands(coupon) => Ok(coupon),
-        Change::Used(coupon) => Err(used(transaction, &coupon).await?),
+        Change::Used(coupon) => Err(used(&coupon)),
         Change::Expired(coupon) => Err(coupon_json::expired(&coupon)),
         Change::Cancelled(_) => Err(coupon_json::cancelled()),
         Change::Held(coupon) => {
@@ -321,24 +320,17 @@ async fn changed(transaction: &mut MySqlConnection, change: Change) -> Result<Us
     }
 }
 
-/// Says how a used coupon is given back. A rollback leaves out what its user used at a till: the user chose that
-/// order's name, which may also be that of another customer's order at the checkout.
-async fn used(
-    transaction: &mut MySqlConnection,
-    coupon: &UserCoupon,
-) -> Result<Problem, StoreError> {
-    let order = coupon.order_ref.as_deref().unwrap_or_default();
-    let actor = redemption::made_by(transaction, coupon.id, order).await?;
-    let problem = |detail: &str| Problem::new(Code::CouponUsed, detail).with("order_ref", order);
-    if actor.is_none_or(|actor| actor != redemption::USER) {
-        return Ok(problem("The coupon is used. Give it back first: roll its order back."));
-    }
+/// Says how a used coupon is given back: alone. A rollback of its order would give back the order's other coupons too,
+/// perhaps other users', and would leave out what a user used at a till.
+fn used(coupon: &UserCoupon) -> Problem {
     let detail = format!(
-        "Its user used the coupon at a till. Give it back first: `POST /v1/coupons/{}/unuse` with this `user_id` and \
-         `order_ref`, and a key of the scope `redeem`. A rollback of the order does not.",
+        "The coupon is used. Give it back first: `POST /v1/coupons/{}/unuse` with this `user_id` and `order_ref`, and a \
+         key of the scope `redeem`. A rollback of the order would give back its other coupons too.",
         coupon.id
     );
-    Ok(problem(&detail).with("user_id", coupon.user_id.to_string()))
+    Problem::new(Code::CouponUsed, detail)
+        .with("order_ref", coupon.order_ref.as_deref().unwrap_or_default())
+        .with("user_id", coupon.user_id.to_string())
 }
 
 /// Checks the reason of a change.
