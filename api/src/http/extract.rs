@@ -39,6 +39,9 @@ pub(crate) struct Body<T>(pub(crate) T);
 /// The `{id}` of a path. A text that is not an id is answered 404.
 pub(crate) struct PathId<T>(pub(crate) T);
 
+/// Both parameters of a path, as texts. One that is not text is answered 404.
+pub(crate) struct PathTexts(pub(crate) String, pub(crate) String);
+
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -134,11 +137,24 @@ impl<S: Send + Sync, T: FromStr + Send> FromRequestParts<S> for PathId<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let unknown = || Problem::new(Code::NotFound, "There is nothing under this id.");
         let Path(text) =
-            Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown())?;
-        text.parse().map(PathId).map_err(|_| unknown())
+            Path::<String>::from_request_parts(parts, state).await.map_err(|_| unknown_id())?;
+        text.parse().map(PathId).map_err(|_| unknown_id())
     }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for PathTexts {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let texts = Path::<(String, String)>::from_request_parts(parts, state).await;
+        texts.map(|Path((first, second))| Self(first, second)).map_err(|_| unknown_id())
+    }
+}
+
+/// Nothing has this id, or the text is no id.
+pub(crate) fn unknown_id() -> Problem {
+    Problem::new(Code::NotFound, "There is nothing under this id.")
 }
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {

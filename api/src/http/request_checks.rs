@@ -21,7 +21,7 @@ pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const DOCS_PATH: &str = "/docs";
 
 /// Lists below a template that are sent as NDJSON and CSV too.
-const LISTS: [&str; 3] = ["movements", "claims", "coupons"];
+const LISTS: [&str; 4] = ["movements", "claims", "coupons", "ledger"];
 
 /// Media type of server-sent events.
 const EVENTS: &str = "text/event-stream";

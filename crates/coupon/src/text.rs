@@ -44,6 +44,11 @@ pub fn wrong_reference(text: &str, most: usize) -> Option<String> {
     if text.trim() != text {
         return Some("begin and end it without a space".to_owned());
     }
+    if matches!(text, "." | "..") {
+        return Some(
+            "use another name than . and .., which clients leave out of an address".to_owned(),
+        );
+    }
     unseen(text).map(|refused| format!("leave {refused} out, which nobody sees"))
 }
 

@@ -67,6 +67,8 @@ async fn the_ledger_of_a_template_shows_claims_and_movements_and_sums_up_to_its_
     let csv = api.operator(Method::GET, &format!("{path}format=csv"));
     let csv = api.send(csv).await.unwrap();
     assert_eq!(csv.content_type, "text/csv; charset=utf-8; header=present");
+    let accepted = api.operator(Method::GET, &path).header("accept", "text/csv");
+    assert_eq!(api.send(accepted).await.unwrap().body, csv.body);
     let lines: Vec<&str> = csv.body.split("\r\n").collect();
     assert_eq!(lines.len(), 8, "{}", csv.body);
     assert!(lines[2].ends_with("\"'=more, \"\"please\"\"\""), "{}", lines[2]);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
-use coupon::UserId;
+use coupon::{CouponId, UserId};
 use futures::future::join_all;
 use pipeline_tests::World;
 use reqwest::Method;
@@ -41,6 +41,8 @@ async fn a_user_who_claims_too_often_learns_when_to_come_back_and_no_other_is() 
     // A third of a minute per claim, and up to two seconds of jitter so that not all clients return at once.
     let least = 19_u64.saturating_sub(began.elapsed().as_secs());
     assert!(waits.iter().all(|wait| (least..=22).contains(wait)) && waits.len() > 1, "{waits:?}");
+    let used = shopper.redeem_myself(CouponId(1), "use", "order").await.unwrap();
+    assert_eq!((used.status, used.code().as_deref()), (429, Some("RATE_LIMITED")));
     assert_eq!(world.count(template).await.all(), 3, "what is refused is not even begun");
     assert_eq!(shopper.all_coupons().await.unwrap().len(), 3, "reading is not counted");
     let other = world.api().shopper(UserId(65)).unwrap();
@@ -83,6 +85,8 @@ async fn a_user_who_looks_too_often_learns_when_to_come_back_and_may_still_claim
             assert!((1..=17).contains(&answer.retry_after.unwrap()), "{answer:?}");
         }
     }
+    let unused = shopper.redeem_myself(coupon, "unuse", "order").await.unwrap();
+    assert_eq!((unused.status, unused.code().as_deref()), (429, Some("RATE_LIMITED")));
     assert_eq!(shopper.claim(template, Some("another"), 1).await.unwrap().status, 201);
     let again = shopper.claim(template, Some("key"), 1).await.unwrap();
     assert!(again.replayed && again.body == claimed.body, "replays are of the claims' rate");

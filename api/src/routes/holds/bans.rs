@@ -3,11 +3,7 @@
 //! A lift is a movement of the template's stock, so it has its place among the lapses. The gate refuses and admits by
 //! movements only.
 
-use axum::{
-    Json,
-    extract::{Path, State},
-    http::StatusCode,
-};
+use axum::{Json, extract::State, http::StatusCode};
 use coupon::{Template, TemplateId, UserId};
 use mysql_store::{connect, returns};
 use serde::Serialize;
@@ -17,9 +13,8 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::Operator,
-    code::Code,
     http::{
-        extract::Body,
+        extract::{Body, PathTexts, unknown_id},
         schemas::{Id, RequestId},
     },
     problem::{Problem, unknown_template},
@@ -73,7 +68,7 @@ pub(crate) struct LapsesBody {
 pub(crate) async fn get(
     State(app): State<App>,
     operator: Operator,
-    Path(path): Path<(String, String)>,
+    path: PathTexts,
 ) -> Result<Json<LapsesBody>, Problem> {
     let (id, user) = ids(&path)?;
     let template = templates::owned(&app, operator, id).await?;
@@ -109,7 +104,7 @@ pub(crate) async fn lift(
     State(app): State<App>,
     operator: Operator,
     once: Once,
-    Path(path): Path<(String, String)>,
+    path: PathTexts,
     Body(request): Body<ReasonRequest>,
 ) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
@@ -162,10 +157,9 @@ async fn try_lift(
     Ok(answer)
 }
 
-fn ids((id, user): &(String, String)) -> Result<(TemplateId, UserId), Problem> {
+fn ids(PathTexts(id, user): &PathTexts) -> Result<(TemplateId, UserId), Problem> {
     let id = id.parse().map_err(|_| unknown_template())?;
-    let no_user = || Problem::new(Code::NotFound, "There is nothing under this id.");
-    Ok((id, user.parse().map_err(|_| no_user())?))
+    Ok((id, user.parse().map_err(|_| unknown_id())?))
 }
 
 impl LapsesBody {

@@ -2,7 +2,9 @@
 //!
 //! All other redemption is the shop's: [`crate::routes::shop::redemption`].
 
-use axum::{Json, extract::State};
+use std::convert::Infallible;
+
+use axum::{extract::State, response::Response};
 use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
     MySqlConnection, checkout, connect, redemption,
@@ -53,7 +55,7 @@ pub(crate) struct OrderRequest {
     request_body = OrderRequest,
     responses((status = 200, description = "It is used. The same order again is the same answer.", body = CouponJson)),
     extensions(("x-problems" = json!(
-        "INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
+        "RATE_LIMITED INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN COUPON_USED COUPON_EXPIRED COUPON_NOT_YET_VALID \
          COUPON_LOCKED COUPON_CANCELLED NOT_CONFIRMED HOLD_LAPSED ORDER_CANCELLED OVERLOADED"
     )))
 )]
@@ -62,10 +64,14 @@ pub(crate) async fn use_coupon(
     User(user): User,
     PathId(id): PathId<CouponId>,
     Body(request): Body<OrderRequest>,
-) -> Result<Json<CouponJson>, Problem> {
-    let order_ref = order_ref(&request.order_ref)?;
-    let used = connect::retried(|| try_use(&app, user, id, order_ref), Problem::is_contended);
-    answer_use(connect::within(used).await?, app.clock.now())
+) -> Response {
+    // A use counts as a claim: each locks a row, and takes a connection that others wait for.
+    let work = async {
+        let order_ref = order_ref(&request.order_ref)?;
+        let used = connect::retried(|| try_use(&app, user, id, order_ref), Problem::is_contended);
+        answer_use(connect::within(used).await?, app.clock.now())
+    };
+    app.claim_limit.limited(user, work).await
 }
 
 /// Uses the coupon. If it was used for this order already, the answer stays the same whatever the template allows by
@@ -127,7 +133,7 @@ fn is_used_for(coupon: &UserCoupon, order_ref: &str) -> bool {
     request_body = OrderRequest,
     responses(),
     extensions(
-        ("x-problems" = json!("INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN")),
+        ("x-problems" = json!("RATE_LIMITED INVALID_ORDER_REF COUPON_NOT_FOUND SELF_REDEEM_FORBIDDEN")),
         ("x-always-refused" = json!(true))
     )
 )]
@@ -136,8 +142,17 @@ pub(crate) async fn unuse_coupon(
     User(user): User,
     PathId(id): PathId<CouponId>,
     Body(request): Body<OrderRequest>,
-) -> Result<Json<CouponJson>, Problem> {
-    order_ref(&request.order_ref)?;
+) -> Response {
+    app.read_limit.limited(user, refused(&app, user, id, &request.order_ref)).await
+}
+
+async fn refused(
+    app: &App,
+    user: UserId,
+    id: CouponId,
+    order: &str,
+) -> Result<Infallible, Problem> {
+    order_ref(order)?;
     let own = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
         user_coupon::get(&mut connection, user, id).await

@@ -92,6 +92,13 @@ fn bans(targets: &Targets) -> Vec<Case> {
     let mut cases = vec![
         case("a lift of no template", lift(&path(NOTHING, "5"), &good), 404, "TEMPLATE_NOT_FOUND"),
         case("a lift without a reason", lift(&path(&one, "5"), &json!({})), 400, "MALFORMED_BODY"),
+        case("a lift of no text", lift(&path(&one, "%FF"), &good), 404, "NOT_FOUND"),
+        case(
+            "a pause of no text",
+            targets.api.operator(Method::POST, "/v1/templates/%FF/pause"),
+            404,
+            "NOT_FOUND",
+        ),
     ];
     for reason in ["", "\u{202e}", &"r".repeat(201)] {
         let request = lift(&path(&one, "5"), &json!({ "reason": reason }));

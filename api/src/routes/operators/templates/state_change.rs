@@ -1,7 +1,7 @@
 //! `POST /v1/templates/{id}/{verb}`: publish, pause, resume, end.
 
 use axum::{
-    extract::{Path, State},
+    extract::State,
     http::{HeaderMap, StatusCode},
 };
 use chrono::{DateTime, Utc};
@@ -17,7 +17,7 @@ use crate::{
     code::Code,
     http::{
         etag::IfMatch,
-        extract::Body,
+        extract::{Body, PathTexts},
         schemas::{self, Id, RequestId, TemplateVerb},
     },
     problem::{Problem, unknown_template},
@@ -71,7 +71,7 @@ pub(crate) async fn change_state(
     State(app): State<App>,
     AnyOperator(operator): AnyOperator,
     once: Once,
-    Path((id, verb)): Path<(String, String)>,
+    PathTexts(id, verb): PathTexts,
     headers: HeaderMap,
     Body(request): Body<StateRequest>,
 ) -> Result<Answer, Problem> {
