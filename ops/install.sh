@@ -38,7 +38,7 @@ missing_packages() {
   want pkg-config 'lets the build find OpenSSL and zlib' have pkg-config
   want libssl-dev 'OpenSSL headers, for TLS and the binlog reader' pkg-config --exists openssl
   want zlib1g-dev 'compression of Kafka messages' pkg-config --exists zlib
-  want util-linux 'setpriv and setsid: servers end with their owner, or outlive it, as asked' have setpriv
+  want util-linux 'setpriv: servers end with their owner' have setpriv
   want mariadb-server-core 'MariaDB, the truth (no system service is installed)' have mariadbd
   want mariadb-client-core 'the mariadb command, to look into the truth' have mariadb
   want redis-server 'Redis, for the gate and the view' have redis-server
