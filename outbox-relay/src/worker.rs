@@ -2,10 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use coupon::TemplateId;
@@ -31,7 +28,8 @@ const OUTBOXES_AT_ONCE: usize = 16;
 
 /// How many workers of this process hold a name.
 pub(crate) struct HeldNames {
-    count: AtomicU16,
+    /// Locked while it is shown: of two workers that begin at once, the later number must be shown last.
+    count: Mutex<u16>,
     of: u16,
     health: Part,
 }
@@ -39,18 +37,21 @@ pub(crate) struct HeldNames {
 impl HeldNames {
     /// Counts `of` workers, none of which holds a name yet.
     pub(crate) fn new(health: Part, of: u16) -> Self {
-        Self { count: AtomicU16::new(0), of, health }
+        Self { count: Mutex::new(0), of, health }
     }
 
     fn one_more(&self) {
-        self.show(self.count.fetch_add(1, Ordering::Relaxed) + 1);
+        self.change(|count| count + 1);
     }
 
     fn one_less(&self) {
-        self.show(self.count.fetch_sub(1, Ordering::Relaxed) - 1);
+        self.change(|count| count - 1);
     }
 
-    fn show(&self, count: u16) {
+    fn change(&self, changed: impl FnOnce(u16) -> u16) {
+        let mut held = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *held = changed(*held);
+        let count = *held;
         gauge!(WORKERS.name).set(f64::from(count));
         if count == self.of {
             self.health.ready();
@@ -158,5 +159,28 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use runtime::Health;
+
+    use super::*;
+
+    #[test]
+    fn of_workers_that_begin_at_once_the_last_one_makes_the_relay_ready() {
+        for _ in 0..2_000 {
+            let health = Health::default();
+            let held = HeldNames::new(health.part("workers"), 2);
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| held.one_more());
+                }
+            });
+            assert!(health.unready().is_empty(), "{:?}", health.unready());
+        }
     }
 }
