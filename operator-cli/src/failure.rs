@@ -98,10 +98,13 @@ impl Failure {
     /// Returns the failure as `--json` shows it.
     pub(crate) fn json(&self) -> Value {
         let Self { kind, sentence, code, advice, field: _, members } = self;
-        json!({
+        let mut json = json!({
             "error": sentence, "code": code, "outcome": kind.word(), "advice": advice,
-            "members": members,
-        })
+        });
+        if !members.is_empty() {
+            json["members"] = json!(members);
+        }
+        json
     }
 }
 
@@ -114,13 +117,13 @@ impl fmt::Display for Failure {
         if let Some(code) = &self.code {
             write!(f, " ({})", text::clean(code))?;
         }
+        if let Some(advice) = &self.advice {
+            write!(f, "\n{advice}")?;
+        }
         for (name, value) in &*self.members {
             write!(f, "\n  {}: {}", text::clean(name), text::clean(&shown(value)))?;
         }
-        match &self.advice {
-            Some(advice) => write!(f, "\n{advice}"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -35,7 +35,7 @@ const WAYS: [(&str, &str); 28] = [
     (
         "COUPON_USED",
         "Give it back first, with a key of the scope `redeem`: `coupon unuse COUPON ORDER --user USER`, with the `order_ref` \
-         and `user_id` above. `coupon rollback ORDER` would give back the order's other coupons too.",
+         and `user_id` below. `coupon rollback ORDER` would give back the order's other coupons too.",
     ),
     (
         "COUPON_CANCELLED",
@@ -47,7 +47,7 @@ const WAYS: [(&str, &str); 28] = [
         "QUOTA_EXCEEDED",
         "`coupon key list` and `coupon key revoke ID` make room; of templates `coupon template list` and `coupon template \
          delete ID` of a draft, or `coupon template end ID` of one whose window is not over; of jobs `coupon jobs cancel \
-         ID` of one of the `jobs` above. The platform's settings say how many a merchant may have.",
+         ID` of one of the `jobs` below. The platform's settings say how many a merchant may have.",
     ),
     (
         "COUPON_LOCKED",

@@ -81,7 +81,7 @@ async fn a_refusal_says_what_is_wrong_and_below_it_what_to_do() {
         let ran = cli.run(&command).await;
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}: {ran:?}");
         let lines: Vec<&str> = ran.err.lines().collect();
-        let [wrong, to_do] = lines[..] else { panic!("{command}: {ran:?}") };
+        let [wrong, to_do, ..] = lines[..] else { panic!("{command}: {ran:?}") };
         assert!(wrong.ends_with(&format!("({code})")) && to_do.contains(way), "{command}: {ran:?}");
         let ran = cli.run(&format!("{command} --json")).await;
         let printed: Value = serde_json::from_str(&ran.err).unwrap();
