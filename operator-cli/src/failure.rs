@@ -127,6 +127,14 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Returns the members of a problem that only its code has, such as the `order_ref` of a used coupon.
+pub(crate) fn members(problem: &Value) -> Map<String, Value> {
+    let of_all = ["type", "title", "status", "detail", "code", "retryable", "request_id", "field"];
+    let members = problem.as_object().into_iter().flatten();
+    let own = members.filter(|(name, _)| !of_all.contains(&name.as_str()));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Returns a member of a problem as a line shows it.
 fn shown(value: &Value) -> String {
     match value {

@@ -6,13 +6,13 @@ pub(crate) mod way_out;
 use std::{fs, path::Path, time::Duration};
 
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url, header, redirect};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::{
     api::call::{Call, new_name},
     arguments::Settings,
-    failure::{Failure, Kind, chain},
+    failure::{self, Failure, Kind, chain},
 };
 
 /// Maximum attempts for a call that may be repeated: an api that restarts is back within the waits.
@@ -261,7 +261,7 @@ pub(crate) fn judged(
     };
     let sentence = word("detail").unwrap_or_else(foreign);
     let field = word("field").or_else(|| unknown_field(&sentence)).map(String::into_boxed_str);
-    let members = Box::new(members(&problem));
+    let members = Box::new(failure::members(&problem));
     let failure = Failure { code: word("code"), field, members, ..Failure::new(kind, sentence) };
     let retryable = problem.get("retryable").and_then(Value::as_bool);
     let again = if retryable.unwrap_or(status.is_server_error()) {
@@ -270,14 +270,6 @@ pub(crate) fn judged(
         Again::Never
     };
     Err(Miss { failure, again })
-}
-
-/// Returns the members of a problem that only its code has, such as the `order_ref` of a used coupon.
-fn members(problem: &Value) -> Map<String, Value> {
-    let of_all = ["type", "title", "status", "detail", "code", "retryable", "request_id", "field"];
-    let members = problem.as_object().into_iter().flatten();
-    let own = members.filter(|(name, _)| !of_all.contains(&name.as_str()));
-    own.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Returns the unknown field of a body that the api's sentence names.
