@@ -27,7 +27,7 @@ use std::{fs, time::Duration};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
-use devstack::{Platform, PlatformOptions, Scope, TestServers};
+use devstack::{Flavor, Platform, PlatformOptions, Scope, TestServers};
 use mysql_store::{
     MySqlConnection, connect,
     verify::{self as store, CouponCounts},
@@ -106,6 +106,18 @@ impl World {
         Self::start_on(&TestServers::shared(), name, change).await
     }
 
+    /// Starts a platform with one api, without relay and lander, on the shared MariaDB or the shared MySQL, with options
+    /// modified by `change`. `None` if MySQL is not installed.
+    pub async fn start_on_flavor(
+        flavor: Flavor,
+        name: &str,
+        change: impl FnOnce(PlatformOptions) -> PlatformOptions,
+    ) -> Option<Self> {
+        let servers = TestServers::on(flavor)?;
+        let change = |options| change(PlatformOptions { queue: false, ..options });
+        Some(Self::start_on(&servers, name, change).await)
+    }
+
     /// Starts a platform on the given servers.
     pub async fn start_on(
         servers: &TestServers,
@@ -113,29 +125,23 @@ impl World {
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
     ) -> Self {
         let scope = servers.scope(name);
-        ensure(&scope).await;
+        store::copy_schema(&scope.endpoints.database_url).await.unwrap();
         let options = change(PlatformOptions::of_test(&scope));
-        let platform = Platform::start(scope.endpoints.clone(), options).await;
-        let platform = platform.unwrap_or_else(|error| panic!("{error}"));
-        Self::of(platform, scope).await
+        let platform = Platform::prepare(scope.endpoints.clone(), options).unwrap();
+        Self::run(platform, scope).await
     }
 
     /// Starts a platform whose processes `change` modifies one by one, on an existing schema.
     pub async fn start_as(scope: Scope, change: impl FnOnce(&mut Platform)) -> Self {
-        ensure(&scope).await;
         let options = PlatformOptions::of_test(&scope);
         let mut platform = Platform::prepare(scope.endpoints.clone(), options).unwrap();
         change(&mut platform);
-        for process in platform.processes() {
-            process.spawn().unwrap();
-        }
-        for process in platform.processes() {
-            process.ready().await.unwrap_or_else(|error| panic!("{error}"));
-        }
-        Self::of(platform, scope).await
+        Self::run(platform, scope).await
     }
 
-    async fn of(platform: Platform, scope: Scope) -> Self {
+    async fn run(mut platform: Platform, scope: Scope) -> Self {
+        ensure(&scope).await;
+        platform.run().await.unwrap_or_else(|error| panic!("{error}"));
         let clock = Clock::system();
         let options = &platform.options;
         let api = |url: &String| {

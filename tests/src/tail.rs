@@ -38,7 +38,7 @@ impl Tail {
         scope: Scope,
         change: impl FnOnce(PlatformOptions) -> PlatformOptions,
     ) -> Self {
-        mysql_store::migrate::run(&scope.endpoints.database_url).await.unwrap();
+        mysql_store::verify::copy_schema(&scope.endpoints.database_url).await.unwrap();
         let options = change(PlatformOptions::of_test(&scope));
         let platform = Platform::prepare(scope.endpoints.clone(), options).unwrap();
         let names = TopicNames::new(scope.topic_prefix.clone());
@@ -139,7 +139,7 @@ impl Tail {
 
     /// Kills the first tailer and removes its logs.
     pub fn end(mut self) {
-        drop(self.platform.cdc_tailer.kill());
+        drop(self.platform.cdc_tailer.discard());
         fs::remove_dir_all(&self.platform.options.dir).unwrap();
     }
 }

@@ -20,6 +20,7 @@ mod platform;
 mod process;
 mod servers;
 mod testing;
+mod tier;
 
 pub use testing::token;
 
@@ -41,8 +42,10 @@ pub use process::figures::peak_mib;
 pub use process::ports::free as free_port;
 pub use process::{at_last::at_last, records};
 pub use servers::certificates::Certificates;
-pub use servers::{Flavor, Options, Servers};
+pub use servers::kafka::archive_kafka_classes;
+pub use servers::{Flavor, Options, Servers, mysql_beside};
 pub use testing::fake_clock::FakeClock;
 pub use testing::golden::{golden, golden_rows};
 pub use testing::not_checked::{if_installed, not_checked};
 pub use testing::test_servers::{Scope, TestServers};
+pub use tier::{full_only, quick_fault_test_of};

@@ -105,13 +105,22 @@ impl Platform {
     pub async fn start(endpoints: Endpoints, options: PlatformOptions) -> Result<Self> {
         let mut platform = Self::prepare(endpoints, options)?;
         platform.migrate()?;
-        for process in platform.processes() {
+        platform.run().await?;
+        Ok(platform)
+    }
+
+    /// Starts all processes at once, on a migrated database, and waits until each is ready.
+    ///
+    /// # Errors
+    /// A process ended or was not ready within a minute.
+    pub async fn run(&mut self) -> Result<()> {
+        for process in self.processes() {
             process.spawn()?;
         }
-        for process in platform.processes() {
+        for process in self.processes() {
             process.ready().await?;
         }
-        Ok(platform)
+        Ok(())
     }
 
     /// Describes the processes and chooses their ports; starts none and does not migrate.

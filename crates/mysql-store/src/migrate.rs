@@ -96,6 +96,15 @@ pub async fn check_over(pool: &MySqlPool) -> Result<(), StoreError> {
     connect::within(async { check(&mut *connect::acquire(pool).await?).await }).await
 }
 
+/// Digest of all migrations: another one for each version of the schema.
+#[cfg(feature = "verify")]
+pub(crate) fn fingerprint() -> u32 {
+    let checksums = MIGRATIONS.iter().flat_map(|migration| migration.checksum.iter());
+    // FNV-1a.
+    checksums
+        .fold(0x811c_9dc5, |digest, byte| (digest ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
 /// Creates a database if it is absent.
 ///
 /// # Errors

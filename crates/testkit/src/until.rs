@@ -11,8 +11,12 @@ pub const STATE_MAX: Duration = Duration::from_secs(60);
 /// Longest duration of one poll: a server that never answers fails the test instead of hanging it.
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
-/// Poll interval.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// First pause between polls. Each pause is half as long again as the one before, up to [`PAUSE_MAX`]: what is there at
+/// once is seen at once, and what takes seconds is not asked for a hundred times.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// Longest pause between polls.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Polls `look` until its result satisfies `is_there`, and returns that result.
 ///
@@ -35,6 +39,7 @@ pub async fn until_within<T: fmt::Debug>(
     is_there: impl Fn(&T) -> bool,
 ) -> T {
     let deadline = Instant::now() + longest;
+    let mut pause = PAUSE_MIN;
     loop {
         let Ok(seen) = timeout(LOOK_MAX, look()).await else {
             panic!("one look took more than {LOOK_MAX:?}");
@@ -43,7 +48,8 @@ pub async fn until_within<T: fmt::Debug>(
             return seen;
         }
         assert!(Instant::now() < deadline, "not after {longest:?}: {seen:?}");
-        sleep(LOOK_EVERY).await;
+        sleep(pause).await;
+        pause = PAUSE_MAX.min(pause * 3 / 2);
     }
 }
 

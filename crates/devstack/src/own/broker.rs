@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::process::{ports, probe::Probe};
 use crate::servers::{datadir::copy_folder, kafka};
+use crate::tier::full_only;
 use crate::{Certificates, Error, Options, Process, Result, paths};
 
 /// Its data folder, and a copy of it from before the first start.
@@ -78,6 +79,7 @@ impl OwnBroker {
     }
 
     async fn begin(dir: PathBuf, set: impl FnOnce(&Path) -> Result<()>) -> Result<Self> {
+        full_only("starts a broker of its own");
         let mut server = kafka::prepare(&dir, &Options::default())?;
         set(&dir)?;
         copy_folder(&dir.join(DATA), &dir.join(FORMATTED))?;
@@ -122,7 +124,7 @@ impl OwnBroker {
 impl Drop for OwnBroker {
     fn drop(&mut self) {
         // A destructor cannot report errors; the next run removes leftovers.
-        drop(self.server.kill());
+        drop(self.server.discard());
         drop(fs::remove_dir_all(&self.dir));
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::process::probe::kafka_brokers;
+use crate::tier::full_only;
 use crate::{Error, Options, Process, Result, at_last, paths, servers::kafka};
 
 /// The fewest nodes that can lose one and still keep two copies of each write.
@@ -27,6 +28,7 @@ impl OwnBrokers {
     /// # Panics
     /// They answer, but do not all list each other within 30 s.
     pub async fn start(name: &str) -> Result<Self> {
+        full_only("starts a Kafka cluster");
         let dir = paths::own_folder(name)?;
         let dirs: Vec<PathBuf> = (1..=NODES).map(|number| dir.join(number.to_string())).collect();
         let servers = kafka::prepare_cluster(&dirs, &Options::default())?;
@@ -77,7 +79,7 @@ impl Drop for OwnBrokers {
     fn drop(&mut self) {
         for server in &mut self.servers {
             // A destructor cannot report errors; the next run removes leftovers.
-            drop(server.kill());
+            drop(server.discard());
         }
         drop(fs::remove_dir_all(&self.dir));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tokio::process::Command;
 
+use crate::tier::full_only;
 use crate::{Error, OwnView, Result, paths, process::ports, servers::redis};
 
 /// The fewest masters that a cluster can have.
@@ -31,6 +32,7 @@ impl OwnCluster {
     /// # Errors
     /// As [`Process::start`](crate::Process::start); or `redis-cli` cannot create the cluster.
     pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
+        full_only("starts a Redis Cluster");
         let (dir, mut nodes) = (paths::own_folder(name)?, Vec::new());
         for number in 0..2 * MASTERS {
             nodes.push(Self::node(&format!("{name}-{number}"), settings).await?);

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::servers::datadir::{DATABASE, PASSWORD, USER};
+use crate::tier::full_only;
 use crate::{
     Flavor, Options, Process, Result, paths,
-    servers::{mariadb, mysql},
+    servers::{mariadb, mysql, url},
 };
 
 /// A database server that a test may stop, reconfigure or fill. Dropping the value removes it and its data.
@@ -23,6 +23,7 @@ impl OwnDatabase {
     /// # Errors
     /// As [`Process::start`]; [`Error::NotInstalled`](crate::Error::NotInstalled) if MySQL is not installed.
     pub async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Result<Self> {
+        full_only("starts a database server of its own");
         let dir = paths::own_folder(name)?;
         let database_arguments = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let options = Options { flavor, database_arguments, ..Options::default() };
@@ -36,14 +37,14 @@ impl OwnDatabase {
 
     /// Its URL, with a database that exists.
     pub fn url(&self) -> String {
-        format!("mysql://{USER}:{PASSWORD}@{}/{DATABASE}", self.server.address())
+        url(&self.server)
     }
 }
 
 impl Drop for OwnDatabase {
     fn drop(&mut self) {
         // A destructor cannot report errors; the next run overwrites leftovers.
-        drop(self.server.kill());
+        drop(self.server.discard());
         drop(fs::remove_dir_all(&self.dir));
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::tier::full_only;
 use crate::{Error, Process, Result, paths, servers::redis};
 
 /// Time until an unresponsive master counts as down. Short, as tests wait for it.
@@ -28,6 +29,7 @@ impl OwnSentinel {
         address: SocketAddr,
         settings: &[String],
     ) -> Result<Self> {
+        full_only("starts a Redis Sentinel");
         let dir = paths::own_folder(name)?;
         let file = dir.join("sentinel.conf");
         let text = format!(
@@ -48,7 +50,7 @@ impl OwnSentinel {
 impl Drop for OwnSentinel {
     fn drop(&mut self) {
         // A destructor cannot report errors; the next run overwrites leftovers.
-        drop(self.server.kill());
+        drop(self.server.discard());
         drop(fs::remove_dir_all(&self.dir));
     }
 }

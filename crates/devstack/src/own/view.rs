@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::tier::full_only;
 use crate::{Options, Process, Result, paths, servers::redis};
 
 /// A view's Redis that a test may stop, fill, flush or promote. Dropping the value removes it and its data.
@@ -19,6 +20,7 @@ impl OwnView {
     /// # Errors
     /// As [`Process::start`].
     pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
+        full_only("starts a Redis of its own");
         let dir = paths::own_folder(name)?;
         let server = redis::prepare_view(&dir, &Options::default())?;
         let mut server = server.arguments(settings.iter().copied());
@@ -31,6 +33,7 @@ impl OwnView {
     /// # Errors
     /// As [`Process::start`].
     pub async fn by_file(name: &str, file: &Path) -> Result<Self> {
+        full_only("starts a Redis of its own");
         let dir = paths::own_folder(name)?;
         let mut server = redis::prepare_by_file(name, file, &dir)?;
         server.start().await?;
@@ -45,7 +48,7 @@ impl OwnView {
 impl Drop for OwnView {
     fn drop(&mut self) {
         // A destructor cannot report errors; the next run overwrites leftovers.
-        drop(self.server.kill());
+        drop(self.server.discard());
         drop(fs::remove_dir_all(&self.dir));
     }
 }

@@ -23,12 +23,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::process::child::{Child, LOOK_EVERY};
 use crate::process::probe::Probe;
+use crate::tier::full_only;
 use crate::{Error, Result, Tie};
 
 /// Longest wait for readiness. The slowest server, Kafka, takes ten seconds on a loaded two-core machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Longest wait for an orderly end before SIGKILL: above the 30 s that our processes may drain.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
+/// The variable by which a process arms its fail points.
+const FAIL_POINTS: &str = "FAIL_POINTS";
 /// Lines of a log that an error quotes.
 const TAIL_LINES: usize = 15;
 
@@ -100,6 +103,9 @@ impl Process {
 
     /// Sets a variable for its next start.
     pub fn set_env(&mut self, variable: &str, value: &str) {
+        if variable == FAIL_POINTS && !value.is_empty() {
+            full_only("arms a fail point of a process");
+        }
         self.environment.insert(variable.to_owned(), value.to_owned());
     }
 
@@ -214,6 +220,19 @@ impl Process {
     /// # Errors
     /// It does not run.
     pub fn kill(&mut self) -> Result<()> {
+        full_only("kills a process");
+        self.kill_now()
+    }
+
+    /// Kills it, if it runs, when its test is done with it: no fault, unlike [`Process::kill`].
+    ///
+    /// # Errors
+    /// It could not be signalled.
+    pub fn discard(&mut self) -> Result<()> {
+        if self.child.is_some() { self.kill_now() } else { Ok(()) }
+    }
+
+    fn kill_now(&mut self) -> Result<()> {
         let mut child =
             self.child.take().ok_or_else(|| Error::NotRunning { name: self.name.clone() })?;
         child.kill_now().map_err(|source| Error::Signal { name: self.name.clone(), source })?;
@@ -226,6 +245,7 @@ impl Process {
     /// # Errors
     /// It does not run.
     pub fn pause(&mut self) -> Result<()> {
+        full_only("stops a process");
         self.signal(Signal::SIGSTOP)
     }
 

@@ -2,11 +2,17 @@
 //! copied for each stack (instantly); and the settings that both databases share.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::process::tail;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::process::{child::LOOK_EVERY, tail};
 use crate::{Error, Result, paths};
 
 /// The platform's user. It has all privileges, as a private server holds nothing to protect.
@@ -68,21 +74,56 @@ pub(crate) fn temporary(home: &Path) -> Result<String> {
 
 /// Runs a command to its end, with its output in `log`.
 pub(crate) fn run(name: &str, mut command: Command, log: &Path) -> Result<()> {
+    let mut child = spawn(name, &mut command, log)?;
+    let status = child.wait().map_err(|source| Error::Spawn { name: name.to_owned(), source })?;
+    success(name, status, log)
+}
+
+/// Runs a server, with its output in `log`, until it `is_up`, and stops it in order. It ends with SIGTERM's status.
+pub(crate) fn run_until(
+    name: &str,
+    mut command: Command,
+    log: &Path,
+    within: Duration,
+    is_up: impl Fn() -> bool,
+) -> Result<()> {
+    let failed = |source| Error::Spawn { name: name.to_owned(), source };
+    let mut child = spawn(name, &mut command, log)?;
+    let deadline = Instant::now() + within;
+    while !is_up() {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return success(name, status, log);
+        }
+        if Instant::now() > deadline {
+            drop(child.kill());
+            break;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    let pid = i32::try_from(child.id()).map_err(|_| failed(io::ErrorKind::InvalidData.into()))?;
+    kill(Pid::from_raw(pid), Signal::SIGTERM).map_err(|errno| failed(errno.into()))?;
+    child.wait().map(drop).map_err(failed)
+}
+
+fn spawn(name: &str, command: &mut Command, log: &Path) -> Result<Child> {
     let output = File::create(log).map_err(Error::file("create", log))?;
     let errors = output.try_clone().map_err(Error::file("create", log))?;
-    let status = command
-        .stdin(Stdio::null())
-        .stdout(output)
-        .stderr(errors)
-        .status()
-        .map_err(|source| Error::Spawn { name: name.to_owned(), source })?;
+    let spawned = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
+    spawned.map_err(|source| Error::Spawn { name: name.to_owned(), source })
+}
+
+fn success(name: &str, status: ExitStatus, log: &Path) -> Result<()> {
     if status.success() {
         return Ok(());
     }
     Err(Error::Failed { name: name.to_owned(), status, tail: tail(log), log: log.to_path_buf() })
 }
 
-fn cached(template: &str, initialise: fn(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
+/// Returns a folder of the cache; a missing one is made by `initialise`, which gets the folder to fill and a log file.
+pub(crate) fn cached(
+    template: &str,
+    initialise: fn(&Path, &Path) -> Result<()>,
+) -> Result<PathBuf> {
     let cache = paths::cache();
     let whole = cache.join(template);
     if whole.exists() {

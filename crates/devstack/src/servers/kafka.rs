@@ -3,9 +3,11 @@
 
 use std::fs;
 use std::iter;
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::slice;
+use std::time::Duration;
 
 use crate::process::Process;
 use crate::process::probe::Probe;
@@ -22,6 +24,11 @@ const SMALL_HEAP: &str = "-Xmx256m";
 const COMPILED_LIGHTLY: &str = "-XX:TieredStopAtLevel=1";
 /// The file that says which node of which cluster a data folder belongs to.
 const IDENTITY: &str = "meta.properties";
+/// The archive of the classes that a broker loads, in its folder of the cache. With it a broker starts in about half
+/// the processor time (docs/decisions/0042).
+const CLASSES: &str = "classes.jsa";
+/// Longest start of the broker that writes it.
+const ARCHIVE_WITHIN: Duration = Duration::from_secs(60);
 /// Ports of broker and controller in the settings for formatting, which opens none.
 const NO_PORTS: (u16, u16) = (1, 2);
 /// Log only warnings and errors, which the INFO lines of a start would bury.
@@ -70,20 +77,20 @@ fn prepare_node(
     let home = dir.join("kafka");
     let port = ports::remembered(&home.join("port"))?;
     let data = datadir::prepare(&home, &format!("kafka-{VERSION}-data"), format)?;
-    let identity = data.join(IDENTITY);
-    if !identity.exists() {
-        let (cluster, directory) = (&cluster.id, random_id());
-        let lines = format!(
-            "version=1\ncluster.id={cluster}\nnode.id={number}\ndirectory.id={directory}\n"
-        );
-        write(&identity, &lines)?;
+    if !data.join(IDENTITY).exists() {
+        write_identity(&data, number, cluster)?;
     }
     let properties = home.join("server.properties");
     write(&properties, &server_properties(&data, port, number, cluster, session_ms(options)))?;
 
     let small = (cluster.controllers.len() > 1).then_some(&SMALL_HEAP);
     let lightly = (!options.kafka_optimised).then_some(&COMPILED_LIGHTLY);
-    let flags: Vec<&str> = JAVA.iter().chain(small).chain(lightly).copied().collect();
+    // Without effect if this machine's Java is another than the one that wrote it.
+    let archive = paths::cache().join(archive_name()).join(CLASSES);
+    let use_archive = format!("-XX:SharedArchiveFile={}", archive.display());
+    let archive = archive.exists().then_some(use_archive.as_str());
+    let flags: Vec<&str> =
+        JAVA.iter().chain(small).chain(lightly).copied().chain(archive).collect();
     let mut arguments = java_arguments(&flags, &home)?;
     arguments.extend(["kafka.Kafka".to_owned(), properties.display().to_string()]);
     let java = paths::program("java")?;
@@ -124,6 +131,48 @@ fn format(data: &Path, log: &Path) -> Result<()> {
     let identity = data.join(IDENTITY);
     fs::remove_file(&identity).map_err(Error::file("remove", &identity))?;
     fs::remove_dir_all(&home).map_err(Error::file("remove", &home))
+}
+
+fn archive_name() -> String {
+    format!("kafka-{VERSION}-classes")
+}
+
+/// Makes the archive of Kafka's classes, from which all brokers start from then on, unless the cache has it. It takes
+/// seconds, so it is worthwhile before many starts, as of tests.
+///
+/// # Errors
+/// Java or Kafka is not installed.
+pub fn archive_kafka_classes() -> Result<()> {
+    datadir::cached(&archive_name(), archive_classes).map(drop)
+}
+
+/// Starts a broker once and stops it when it answers: it writes the classes that it loaded to an archive in `folder`.
+fn archive_classes(folder: &Path, log: &Path) -> Result<()> {
+    let home = folder.join("kafka");
+    fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
+    let data = datadir::prepare(&home, &format!("kafka-{VERSION}-data"), format)?;
+    let cluster = Cluster { id: random_id(), controllers: vec![ports::free()?] };
+    write_identity(&data, 1, &cluster)?;
+    let port = ports::free()?;
+    let properties = home.join("server.properties");
+    let session = session_ms(&Options::default());
+    write(&properties, &server_properties(&data, port, 1, &cluster, session))?;
+    let archive = format!("-XX:ArchiveClassesAtExit={}", folder.join(CLASSES).display());
+    let flags: Vec<&str> =
+        JAVA.iter().copied().chain([COMPILED_LIGHTLY, archive.as_str()]).collect();
+    let mut broker = Command::new(paths::program("java")?);
+    broker.args(java_arguments(&flags, &home)?).arg("kafka.Kafka").arg(&properties);
+    datadir::run_until("archiving Kafka's classes", broker, log, ARCHIVE_WITHIN, || {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+    })?;
+    fs::remove_dir_all(&home).map_err(Error::file("remove", &home))
+}
+
+fn write_identity(data: &Path, number: usize, cluster: &Cluster) -> Result<()> {
+    let (cluster, directory) = (&cluster.id, random_id());
+    let lines =
+        format!("version=1\ncluster.id={cluster}\nnode.id={number}\ndirectory.id={directory}\n");
+    write(&data.join(IDENTITY), &lines)
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::{fmt, fs};
 
 use crate::servers::datadir::{DATABASE, PASSWORD, USER};
+use crate::tier::full_only;
 use crate::{Endpoints, Error, Process, Result, Tie, paths};
 
 /// Settings of either database server: those that the tailer and the trigger need, those that make a commit durable,
@@ -109,6 +110,7 @@ impl Servers {
     /// A server is not installed, ended, or did not answer within a minute; the error contains the end of its
     /// log.
     pub async fn start(dir: &Path, options: &Options) -> Result<Self> {
+        full_only("starts servers of its own");
         let dir = paths::absolute(dir)?;
         fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
         // Preparing files blocks, so each server is prepared on a blocking thread, side by side.
@@ -125,10 +127,7 @@ impl Servers {
 
     pub fn endpoints(&self) -> Endpoints {
         Endpoints {
-            database_url: format!(
-                "mysql://{USER}:{PASSWORD}@{}/{DATABASE}",
-                self.database.address()
-            ),
+            database_url: url(&self.database),
             gate_redis_url: format!("redis://{}", self.gate.address()),
             view_redis_url: format!("redis://{}", self.view.address()),
             kafka_brokers: self.kafka.address().to_string(),
@@ -155,6 +154,24 @@ impl Servers {
             server.let_go();
         }
     }
+}
+
+/// Starts a MySQL besides the servers in `dir`, which outlives this process, and returns its URL.
+///
+/// # Errors
+/// As [`Servers::start`].
+pub async fn mysql_beside(dir: &Path) -> Result<String> {
+    let dir = paths::absolute(dir)?;
+    let options = Options { tie: Tie::Detached, flavor: Flavor::Mysql, ..Options::default() };
+    let mut server = in_background(&dir, &options, mysql::prepare).await?;
+    let url = url(&server);
+    server.let_go();
+    Ok(url)
+}
+
+/// The URL of a database server, with a database that exists.
+pub(crate) fn url(server: &Process) -> String {
+    format!("mysql://{USER}:{PASSWORD}@{}/{DATABASE}", server.address())
 }
 
 /// Prepares a server on a thread that may block, then starts it.

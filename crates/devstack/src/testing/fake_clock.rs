@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::tier::full_only;
 use crate::{Error, Process, Result, paths};
 
 /// Debian keeps the library under this name below the architecture's folder.
@@ -24,6 +25,7 @@ impl FakeClock {
     /// # Errors
     /// libfaketime is not installed, or the file cannot be written.
     pub fn new(file: &Path) -> Result<Self> {
+        full_only("puts a clock wrong");
         let library = fs::read_dir("/usr/lib")
             .map_err(Error::file("read", Path::new("/usr/lib")))?
             .filter_map(|entry| Some(entry.ok()?.path().join(LIBRARY)))

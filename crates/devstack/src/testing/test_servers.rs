@@ -4,7 +4,7 @@ use std::iter;
 
 use clap::Parser as _;
 
-use crate::{Endpoints, EnvFile, Servers, project_root};
+use crate::{Endpoints, EnvFile, Flavor, Servers, full_only, not_checked, project_root};
 
 /// Longest part of a database's name that comes from its test's name: MySQL allows 64 characters in all.
 const LONGEST_NAME: usize = 40;
@@ -47,6 +47,28 @@ impl TestServers {
                 "no test servers: run `./dev test`, or `./dev servers up` once and then cargo test"
             ),
         }
+    }
+
+    /// The line of `.dev/test/env` with the URL of the MySQL that all tests share.
+    pub const MYSQL_URL: &str = "MYSQL_DATABASE_URL";
+
+    /// Returns the servers of this test run with this database server. `None` if MySQL is not installed, which it
+    /// reports.
+    ///
+    /// # Panics
+    /// As [`TestServers::shared`], or the quick tier has no MySQL.
+    pub fn on(flavor: Flavor) -> Option<Self> {
+        let mut shared = Self::shared();
+        if flavor == Flavor::Mysql {
+            full_only("runs on MySQL");
+            let file = EnvFile::read(project_root().join(".dev/test/env")).ok();
+            let Some(url) = file.as_ref().and_then(|file| file.get(Self::MYSQL_URL).ok()) else {
+                not_checked("tests on MySQL, which ops/install-mysql.sh installs");
+                return None;
+            };
+            url.clone_into(&mut shared.endpoints.database_url);
+        }
+        Some(shared)
     }
 
     /// Servers of a single test, which may stop and kill them.

@@ -14,6 +14,7 @@ mod ledger;
 mod reader;
 mod redemptions;
 mod rejections;
+mod schema_copy;
 pub mod topic_rows;
 mod walk;
 
@@ -42,6 +43,7 @@ pub use self::{
     reader::{Reader, STATEMENT_MAX, counted, number, rows_read},
     redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
+    schema_copy::copy_schema,
     walk::{ClaimKey, claims_by_id, coupon_counts_of_users, coupons_of_users, numbers_of_users},
 };
 use crate::{StoreError, datetime::datetime};

@@ -68,6 +68,9 @@ enum ServersVerb {
         /// Database server to run.
         #[arg(long, value_enum, default_value_t)]
         flavor: Flavor,
+        /// For all tests: runs a MySQL besides, if it is installed, and makes Kafka start faster from then on.
+        #[arg(long)]
+        for_all_tests: bool,
     },
     /// Starts the servers, prints their process ids, and stops them when this command ends.
     Run {
@@ -114,8 +117,8 @@ async fn run(verb: Verb) -> Result<()> {
     match verb {
         Verb::Up { dir, env_file, flavor } => up::up(&dir, &env_file, flavor).await,
         Verb::Down { dir, env_file, wipe } => up::down(&dir, &env_file, wipe).await,
-        Verb::Servers(ServersVerb::Up { dir, fresh, flavor }) => {
-            servers::up(&dir, fresh, flavor).await
+        Verb::Servers(ServersVerb::Up { dir, fresh, flavor, for_all_tests }) => {
+            servers::up(&dir, fresh, flavor, for_all_tests).await
         }
         Verb::Servers(ServersVerb::Run { dir }) => servers::run(&dir).await,
         Verb::Servers(ServersVerb::Down { dir, wipe }) => servers::down(&dir, wipe).await,

@@ -4,15 +4,20 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use devstack::{EnvFile, Flavor, Options, Servers, Tie, records};
+use devstack::{
+    EnvFile, Flavor, Options, Servers, TestServers, Tie, archive_kafka_classes, mysql_beside,
+    records,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Starts the servers detached, unless they already run.
-pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor) -> Result<()> {
+pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor, for_all_tests: bool) -> Result<()> {
     let env_file = dir.join("env");
     let running = records::running(dir)?;
-    let whole =
-        running.len() == records::SERVERS && running.iter().any(|name| name == flavor.name());
+    let runs = |flavor: Flavor| running.iter().any(|name| name == flavor.name());
+    let whole = running.len() >= records::SERVERS
+        && runs(flavor)
+        && (!for_all_tests || runs(Flavor::Mysql));
     if whole && !fresh && env_file.exists() {
         println!("servers run already; their addresses are in {}", env_file.display());
         return Ok(());
@@ -21,10 +26,19 @@ pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor) -> Result<()> {
     if fresh {
         wipe_folder(dir)?;
     }
+    if for_all_tests {
+        archive_kafka_classes()?;
+    }
     let options = Options { tie: Tie::Detached, flavor, ..Options::default() };
     let mut servers = Servers::start(dir, &options).await?;
     let mut env = EnvFile::new(env_file);
     env.set_endpoints(&servers.endpoints());
+    if for_all_tests && flavor == Flavor::Mariadb {
+        match mysql_beside(dir).await {
+            Ok(url) => env.set(TestServers::MYSQL_URL, &url),
+            Err(error) => println!("  without MySQL: {error}"),
+        }
+    }
     env.write()?;
     servers.let_go();
     println!("servers run; their addresses are in {}", env.path().display());
