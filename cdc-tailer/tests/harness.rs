@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cdc_tailer::Config;
 use clap::Parser as _;
 use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
+use mysql_store::{migrate, verify::copy_schema};
 use runtime::{Clock, Health};
 use serde::de::DeserializeOwned;
 use testkit::{CouponRow, Running, STATE_MAX, insert_coupons, sql};
@@ -77,7 +78,11 @@ impl Harness {
     async fn in_scope(scope: Scope, own: Option<OwnDatabase>) -> Self {
         testkit::record_metrics();
         let url = &scope.endpoints.database_url;
-        mysql_store::migrate::run(url).await.unwrap();
+        // A server that serves this test only has no copy to offer.
+        match own {
+            None => copy_schema(url).await.unwrap(),
+            Some(_) => migrate::run(url).await.unwrap(),
+        }
         let server_id = std::process::id() * 64 + SERVER_ID.fetch_add(1, Ordering::Relaxed);
         let config = Config::parse_from([
             "cdc-tailer",
@@ -143,7 +148,7 @@ impl Harness {
 
     /// Creates the dropped database again, with its tables.
     pub(crate) async fn make_database(&self) {
-        mysql_store::migrate::run(&self.scope.endpoints.database_url).await.unwrap();
+        migrate::run(&self.scope.endpoints.database_url).await.unwrap();
     }
 
     pub(crate) fn is_mariadb(&self) -> bool {

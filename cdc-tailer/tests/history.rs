@@ -10,12 +10,6 @@ use topic::Op;
 
 use crate::harness::{Harness, coupon};
 
-testkit::on_each_flavor! {
-    multi_thread reset_while_nobody_looks:
-    a_server_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names,
-    a_mysql_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names,
-}
-
 /// Both histories begin in the same file with transactions of equal length, so the transaction with the checkpoint's
 /// GTID is at exactly the same offset.
 async fn reset_while_nobody_looks(flavor: Flavor) {
@@ -46,12 +40,6 @@ async fn reset_while_nobody_looks(flavor: Flavor) {
     tailer.stop().await.unwrap();
 }
 
-testkit::on_each_flavor! {
-    multi_thread reset_under_it:
-    a_server_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
-    a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
-}
-
 /// After each reset, more or fewer rows are written than before it. The server itself detects only one of the two
 /// cases.
 async fn reset_under_it(flavor: Flavor) {
@@ -71,29 +59,6 @@ async fn reset_under_it(flavor: Flavor) {
     let published: BTreeSet<i64> = test.coupon_ids_containing(3560).await.into_iter().collect();
     assert_eq!(published, all);
     tailer.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_behind_a_checkpoint_that_knows_few_coupons_is_published_and_nothing_is_read_anew()
- {
-    for test in Harness::on_all("deletion").await {
-        let tailer = test.start().await;
-        insert(&test, 1..=3);
-        test.coupon_ids_until(3).await;
-        tailer.stop().await.unwrap();
-        test.sql("delete from user_coupon");
-        let tailer = test.start().await;
-        let ops: Vec<Op> = test.coupons(6).await.into_iter().map(|event| event.op).collect();
-        assert_eq!(ops[..3], [Op::Create; 3]);
-        assert_eq!(ops[3..], [Op::Delete; 3]);
-        tailer.stop().await.unwrap();
-    }
-}
-
-testkit::on_each_flavor! {
-    multi_thread quiet:
-    a_tailer_that_starts_again_on_a_quiet_server_reads_nothing_anew,
-    a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew,
 }
 
 /// Restarts tailers after a transaction, at the start of a file, and after all earlier files were purged.
@@ -139,4 +104,43 @@ fn reset(test: &Harness, flavor: Flavor) {
 fn insert(test: &Harness, ids: RangeInclusive<i64>) {
     let inserts: Vec<String> = ids.map(|id| coupon(id, id)).collect();
     test.sql(&inserts.join(";\n"));
+}
+
+mod full {
+    use super::*;
+
+    testkit::on_each_flavor! {
+        multi_thread reset_while_nobody_looks:
+        a_server_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names,
+        a_mysql_whose_binlog_was_reset_is_read_anew_whatever_has_the_old_names,
+    }
+
+    testkit::on_each_flavor! {
+        multi_thread reset_under_it:
+        a_server_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
+        a_mysql_whose_binlog_is_reset_under_a_running_tailer_is_read_anew,
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deletion_behind_a_checkpoint_that_knows_few_coupons_is_published_and_nothing_is_read_anew()
+     {
+        for test in Harness::on_all("deletion").await {
+            let tailer = test.start().await;
+            insert(&test, 1..=3);
+            test.coupon_ids_until(3).await;
+            tailer.stop().await.unwrap();
+            test.sql("delete from user_coupon");
+            let tailer = test.start().await;
+            let ops: Vec<Op> = test.coupons(6).await.into_iter().map(|event| event.op).collect();
+            assert_eq!(ops[..3], [Op::Create; 3]);
+            assert_eq!(ops[3..], [Op::Delete; 3]);
+            tailer.stop().await.unwrap();
+        }
+    }
+
+    testkit::on_each_flavor! {
+        multi_thread quiet:
+        a_tailer_that_starts_again_on_a_quiet_server_reads_nothing_anew,
+        a_tailer_that_starts_again_on_a_quiet_mysql_reads_nothing_anew,
+    }
 }

@@ -12,12 +12,6 @@ const LISTENS: &str = "--bind-address=127.0.0.1,::1";
 const BY_FOUR: &str = "127.0.0.1:";
 const BY_SIX: &str = "[::1]:";
 
-testkit::on_each_flavor! {
-    multi_thread at_ipv6:
-    a_mariadb_at_an_ipv6_address_is_read_and_followed,
-    a_mysql_at_an_ipv6_address_is_read_and_followed,
-}
-
 async fn at_ipv6(flavor: Flavor) {
     if let Err(error) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
         return not_checked(&format!("a {} at an IPv6 address: ::1: {error}", flavor.name()));
@@ -31,4 +25,14 @@ async fn at_ipv6(flavor: Flavor) {
     test.sql(&coupon(2, 1));
     assert_eq!(test.coupon_ids_until(2).await, [1, 2]);
     tailer.stop().await.unwrap();
+}
+
+mod full {
+    use super::*;
+
+    testkit::on_each_flavor! {
+        multi_thread at_ipv6:
+        a_mariadb_at_an_ipv6_address_is_read_and_followed,
+        a_mysql_at_an_ipv6_address_is_read_and_followed,
+    }
 }

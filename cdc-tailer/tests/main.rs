@@ -116,32 +116,6 @@ async fn a_first_start_reads_what_is_there_and_a_later_one_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
-    for test in Harness::on_all("does not fit").await {
-        test.start().await.stop().await.unwrap();
-        let expected = [1, 1, 2, 1, 2, 3].map(|id| (Op::Read, id));
-        // First the checkpoint of another server, whose last transaction was written at another time; then a position
-        // that this server never had; then a damaged checkpoint.
-        let other_server =
-            [(r#"","gtid":""#, r#"9","gtid":""#), (r#""written":1"#, r#""written":2"#)];
-        let damaged = [(r#"","gtid":""#, r#"","gtid":"x"#), (r#""sum":"#, r#""sum": "#)];
-        let future = [(r#"","file""#, r#"000000","file""#), (r#""sum":"#, r#""sum": "#)];
-        for (id, published, changes) in [(1, 1, other_server), (2, 3, future), (3, 6, damaged)] {
-            test.sql(&coupon(id, 1));
-            for (from, to) in changes {
-                test.overwrite_checkpoint(from, to).await;
-            }
-            let tailer = test.start().await;
-            let events = test.coupons(published).await;
-            let coupons: Vec<_> =
-                events.iter().map(|event| (event.op, event.after.clone().unwrap().id)).collect();
-            assert_eq!(coupons, expected[..published]);
-            tailer.stop().await.unwrap();
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn foreign_traffic_moves_the_checkpoint() {
     let test = Harness::new("foreign").await;
     let tailer = test.start().await;
@@ -166,37 +140,6 @@ async fn a_second_tailer_stands_by_until_the_first_one_leaves() {
     second.stop().await.unwrap();
 }
 
-/// Grants the rights in ops/mysql-grants.sql. They also show transactions that are prepared by XA, on MySQL too.
-#[tokio::test(flavor = "multi_thread")]
-async fn the_documented_grants_are_enough() {
-    let grants = fs::read_to_string(project_root().join("ops/mysql-grants.sql")).unwrap();
-    let grants = grants.lines().filter(|line| line.contains("'coupon_tailer'"));
-    let grants = grants.collect::<Vec<_>>().join("\n");
-    for mut test in Harness::on_all("grants").await {
-        // Users exist per server, so this one has the name of the test's topics and database.
-        let user = test.names.prefix();
-        let grants =
-            grants.replace("coupon_tailer", user).replace(" coupon.", &format!(" {user}."));
-        test.sql(&format!("create user '{user}'@'%' identified by 'documented';\n{grants}"));
-        let url = test.config.database_url.expose();
-        let url = url.replacen("coupon:coupon@", &format!("{user}:documented@"), 1);
-        test.config.database_url = url.parse().unwrap();
-        let coupons = [coupon(1, 70), coupon(2, 70)];
-        test.sql(&format!(
-            "{}; xa start 'a'; {}; xa end 'a'; xa prepare 'a'",
-            coupons[0], coupons[1]
-        ));
-        let tailer = test.start_with(test.config.clone());
-        tailer.until_unready("binlog", "XA transactions are prepared").await;
-        test.sql("xa commit 'a'");
-        tailer.until_ready().await;
-        test.sql(&coupon(3, 70));
-        assert_eq!(test.coupon_ids_until(3).await, [1, 2, 3]);
-        tailer.stop().await.unwrap();
-        test.sql(&format!("drop user '{}'@'%'", test.names.prefix()));
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_work_ends_with_a_sentence() {
     let test = Harness::new("refused").await;
@@ -213,4 +156,68 @@ async fn what_cannot_work_ends_with_a_sentence() {
     let error = format!("{:#}", refused(nobody).ended().await.unwrap_err());
     assert!(error.contains("DATABASE_URL"), "{error}");
     assert!(!error.contains("u:p"), "{error}");
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_checkpoint_that_does_not_fit_leads_to_a_snapshot() {
+        for test in Harness::on_all("does not fit").await {
+            test.start().await.stop().await.unwrap();
+            let expected = [1, 1, 2, 1, 2, 3].map(|id| (Op::Read, id));
+            // First the checkpoint of another server, whose last transaction was written at another time; then a position
+            // that this server never had; then a damaged checkpoint.
+            let other_server =
+                [(r#"","gtid":""#, r#"9","gtid":""#), (r#""written":1"#, r#""written":2"#)];
+            let damaged = [(r#"","gtid":""#, r#"","gtid":"x"#), (r#""sum":"#, r#""sum": "#)];
+            let future = [(r#"","file""#, r#"000000","file""#), (r#""sum":"#, r#""sum": "#)];
+            for (id, published, changes) in [(1, 1, other_server), (2, 3, future), (3, 6, damaged)]
+            {
+                test.sql(&coupon(id, 1));
+                for (from, to) in changes {
+                    test.overwrite_checkpoint(from, to).await;
+                }
+                let tailer = test.start().await;
+                let events = test.coupons(published).await;
+                let coupons: Vec<_> = events
+                    .iter()
+                    .map(|event| (event.op, event.after.clone().unwrap().id))
+                    .collect();
+                assert_eq!(coupons, expected[..published]);
+                tailer.stop().await.unwrap();
+            }
+        }
+    }
+
+    /// Grants the rights in ops/mysql-grants.sql. They also show transactions that are prepared by XA, on MySQL too.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_documented_grants_are_enough() {
+        let grants = fs::read_to_string(project_root().join("ops/mysql-grants.sql")).unwrap();
+        let grants = grants.lines().filter(|line| line.contains("'coupon_tailer'"));
+        let grants = grants.collect::<Vec<_>>().join("\n");
+        for mut test in Harness::on_all("grants").await {
+            // Users exist per server, so this one has the name of the test's topics and database.
+            let user = test.names.prefix();
+            let grants =
+                grants.replace("coupon_tailer", user).replace(" coupon.", &format!(" {user}."));
+            test.sql(&format!("create user '{user}'@'%' identified by 'documented';\n{grants}"));
+            let url = test.config.database_url.expose();
+            let url = url.replacen("coupon:coupon@", &format!("{user}:documented@"), 1);
+            test.config.database_url = url.parse().unwrap();
+            let coupons = [coupon(1, 70), coupon(2, 70)];
+            test.sql(&format!(
+                "{}; xa start 'a'; {}; xa end 'a'; xa prepare 'a'",
+                coupons[0], coupons[1]
+            ));
+            let tailer = test.start_with(test.config.clone());
+            tailer.until_unready("binlog", "XA transactions are prepared").await;
+            test.sql("xa commit 'a'");
+            tailer.until_ready().await;
+            test.sql(&coupon(3, 70));
+            assert_eq!(test.coupon_ids_until(3).await, [1, 2, 3]);
+            tailer.stop().await.unwrap();
+            test.sql(&format!("drop user '{}'@'%'", test.names.prefix()));
+        }
+    }
 }

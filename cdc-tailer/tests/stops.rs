@@ -188,16 +188,6 @@ const ON_MYSQL: &[Stop] = &[
     ),
 ];
 
-#[tokio::test(flavor = "multi_thread")]
-async fn each_sentence_that_ends_a_tailer_names_a_way_out_that_leads_out() {
-    walked(Flavor::Mariadb, ON_MARIADB).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn each_sentence_that_ends_a_tailer_of_mysql_names_a_way_out_that_leads_out() {
-    walked(Flavor::Mysql, ON_MYSQL).await;
-}
-
 /// Walks each half on its own server: a tailer starts four times for each stop.
 async fn walked(flavor: Flavor, more: &[Stop]) {
     let stops: Vec<&Stop> = ON_BOTH.iter().chain(more).collect();
@@ -238,46 +228,6 @@ async fn walk(name: &str, flavor: Flavor, stops: &[&Stop]) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_dropped_stops_the_tailer_and_the_way_out_leads_out() {
-    for test in Harness::on_all("dropped database").await {
-        let running = test.start().await;
-        test.sql(&coupon(1, 1));
-        test.coupon_ids_until(1).await;
-        test.drop_database();
-        let ended = format!("{:#}", running.ended_by("drop database").await.unwrap_err());
-        assert!(ended.contains(DEFINED) && ended.contains("--resnapshot"), "{ended}");
-        test.make_database().await;
-        let again = test.start_with(test.config.clone()).failed().await;
-        assert!(again.contains(DEFINED), "{again}");
-        test.leave_by_resnapshot(2).await;
-    }
-}
-
-/// Only a table without transactions leaves the ROLLBACK TO in the binlog, and MySQL rejects the mix.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_to_a_forgotten_savepoint_of_a_client_stops_it_and_the_way_out_leads_out() {
-    const SAVEPOINTS: u32 = 10_001;
-    let Some(test) = Harness::on_own("savepoints", Flavor::Mariadb, &[]).await else { return };
-    let running = test.start().await;
-    test.sql("create table diary (a int) engine = aria");
-    let set: String = (0..SAVEPOINTS).map(|number| format!("savepoint s{number};\n")).collect();
-    test.sql(&format!(
-        "begin; {}; savepoint first; {}; {set} insert into diary values (1); rollback to first; commit",
-        coupon(1, 1),
-        coupon(2, 2)
-    ));
-    let says = "fewer savepoints";
-    let ended = format!("{:#}", running.ended_by("savepoints").await.unwrap_err());
-    assert!(ended.contains(says) && ended.contains("--resnapshot"), "{ended}");
-    let again = test.start_with(test.config.clone()).failed().await;
-    assert!(again.contains(says), "{again}");
-    test.leave_by_resnapshot(3).await;
-    let mut ids = test.coupon_ids(2).await;
-    ids.sort_unstable();
-    assert_eq!(ids, [1, 3], "the second was rolled back");
-}
-
 /// The checkpoint is as a version that follows other tables writes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_of_a_table_that_is_not_followed_stops_it_and_the_way_out_leads_out() {
@@ -292,75 +242,130 @@ async fn a_snapshot_of_a_table_that_is_not_followed_stops_it_and_the_way_out_lea
     test.leave_by_resnapshot(1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_with_another() {
-    const ROWS: i64 = 40_000;
-    for test in Harness::on_all("spill").await {
-        let config = Config { spill_folder: "/nowhere".into(), ..test.config.clone() };
-        let running = test.start_following(config).await;
-        test.sql(&insert_coupons((1..=ROWS).map(|id| coupon_row(id, id))));
-        let said = format!("{:#}", running.ended_by("a long transaction").await.unwrap_err());
-        assert!(said.contains("--spill-folder"), "{said}");
-        let running = test.start().await;
-        assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
-        running.stop().await.unwrap();
-    }
-}
+mod full {
+    use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_event_over_the_limit_stops_the_tailer_and_a_start_with_a_higher_limit_follows_it() {
-    const LIMIT: usize = 1 << 20;
-    // The servers are its own, because events of other tests may be longer.
-    for test in Harness::on_own_of_each("over the limit", &[]).await {
-        test.sql("create table long_one (a longblob)");
-        let config = Config { packet_bytes_max: LIMIT, ..test.config.clone() };
-        let running = test.start_following(config.clone()).await;
-        test.sql(&format!("insert into long_one values (repeat('a', {}))", 2 * LIMIT));
-        let said = format!("{:#}", running.ended_by("a long event").await.unwrap_err());
-        assert!(said.contains("--packet-bytes-max"), "{said}");
-        test.sql(&coupon(1, 1));
-        let again = format!("{:#}", test.start_with(config).ended().await.unwrap_err());
-        assert!(again.contains("--packet-bytes-max"), "{again}");
-        let running = test.start().await;
-        assert_eq!(test.coupon_ids_until(1).await, [1]);
-        assert_eq!(test.coupons(1).await[0].op, Op::Create, "no table was read anew");
-        running.stop().await.unwrap();
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_sentence_that_ends_a_tailer_names_a_way_out_that_leads_out() {
+        walked(Flavor::Mariadb, ON_MARIADB).await;
     }
-}
 
-/// What is acknowledged when the error comes is in the checkpoint, so the next start publishes none of it again.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tailer_that_ends_with_an_error_has_written_its_checkpoint() {
-    const COUPONS: i64 = 500;
-    for test in Harness::on_all("checkpoint of an error").await {
-        let running = test.start().await;
-        // In one session, so that the error comes before a regular checkpoint covers the last coupons.
-        let coupons: Vec<_> = (1..=COUPONS).map(|id| coupon(id, id)).collect();
-        test.sql(&format!("{}; truncate stock_movement", coupons.join("; ")));
-        let said = format!("{:#}", running.ended_by("truncate").await.unwrap_err());
-        assert!(said.contains(DEFINED), "{said}");
-        for _ in 0..2 {
-            let again = test.start_with(test.config.clone()).ended().await;
-            assert!(format!("{:#}", again.unwrap_err()).contains(DEFINED));
+    #[tokio::test(flavor = "multi_thread")]
+    async fn each_sentence_that_ends_a_tailer_of_mysql_names_a_way_out_that_leads_out() {
+        walked(Flavor::Mysql, ON_MYSQL).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_database_that_is_dropped_stops_the_tailer_and_the_way_out_leads_out() {
+        for test in Harness::on_all("dropped database").await {
+            let running = test.start().await;
+            test.sql(&coupon(1, 1));
+            test.coupon_ids_until(1).await;
+            test.drop_database();
+            let ended = format!("{:#}", running.ended_by("drop database").await.unwrap_err());
+            assert!(ended.contains(DEFINED) && ended.contains("--resnapshot"), "{ended}");
+            test.make_database().await;
+            let again = test.start_with(test.config.clone()).failed().await;
+            assert!(again.contains(DEFINED), "{again}");
+            test.leave_by_resnapshot(2).await;
         }
-        let published = test.coupon_ids_until(COUPONS).await;
-        assert_eq!(published, (1..=COUPONS).collect::<Vec<_>>(), "published again");
     }
-}
 
-/// The checkpoint has a snapshot in progress: a normal start reaches the event again before it reads a table.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_under_way_before_an_event_that_stops_is_begun_anew_when_that_is_asked_for() {
-    for test in Harness::on_all("stopped snapshot").await {
-        test.sql(&coupon(1, 1));
-        test.start().await.stop().await.unwrap();
-        let under_way = r#""snapshot":{"tables":["user_coupon"],"after":[],"rows":0}"#;
-        test.overwrite_checkpoint(r#""snapshot":null"#, under_way).await;
-        test.sql("truncate stock_movement");
-        for _ in 0..2 {
-            let ended = test.start_with(test.config.clone()).ended().await;
-            assert!(format!("{:#}", ended.unwrap_err()).contains(DEFINED));
+    /// Only a table without transactions leaves the ROLLBACK TO in the binlog, and MySQL rejects the mix.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_rollback_to_a_forgotten_savepoint_of_a_client_stops_it_and_the_way_out_leads_out() {
+        const SAVEPOINTS: u32 = 10_001;
+        let Some(test) = Harness::on_own("savepoints", Flavor::Mariadb, &[]).await else { return };
+        let running = test.start().await;
+        test.sql("create table diary (a int) engine = aria");
+        let set: String = (0..SAVEPOINTS).map(|number| format!("savepoint s{number};\n")).collect();
+        test.sql(&format!(
+            "begin; {}; savepoint first; {}; {set} insert into diary values (1); rollback to first; commit",
+            coupon(1, 1),
+            coupon(2, 2)
+        ));
+        let says = "fewer savepoints";
+        let ended = format!("{:#}", running.ended_by("savepoints").await.unwrap_err());
+        assert!(ended.contains(says) && ended.contains("--resnapshot"), "{ended}");
+        let again = test.start_with(test.config.clone()).failed().await;
+        assert!(again.contains(says), "{again}");
+        test.leave_by_resnapshot(3).await;
+        let mut ids = test.coupon_ids(2).await;
+        ids.sort_unstable();
+        assert_eq!(ids, [1, 3], "the second was rolled back");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_folder_for_long_transactions_that_is_not_there_is_mended_by_a_start_with_another() {
+        const ROWS: i64 = 40_000;
+        for test in Harness::on_all("spill").await {
+            let config = Config { spill_folder: "/nowhere".into(), ..test.config.clone() };
+            let running = test.start_following(config).await;
+            test.sql(&insert_coupons((1..=ROWS).map(|id| coupon_row(id, id))));
+            let said = format!("{:#}", running.ended_by("a long transaction").await.unwrap_err());
+            assert!(said.contains("--spill-folder"), "{said}");
+            let running = test.start().await;
+            assert_eq!(test.coupon_ids_until(ROWS).await, (1..=ROWS).collect::<Vec<_>>());
+            running.stop().await.unwrap();
         }
-        test.leave_by_resnapshot(2).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_event_over_the_limit_stops_the_tailer_and_a_start_with_a_higher_limit_follows_it() {
+        const LIMIT: usize = 1 << 20;
+        // The servers are its own, because events of other tests may be longer.
+        for test in Harness::on_own_of_each("over the limit", &[]).await {
+            test.sql("create table long_one (a longblob)");
+            let config = Config { packet_bytes_max: LIMIT, ..test.config.clone() };
+            let running = test.start_following(config.clone()).await;
+            test.sql(&format!("insert into long_one values (repeat('a', {}))", 2 * LIMIT));
+            let said = format!("{:#}", running.ended_by("a long event").await.unwrap_err());
+            assert!(said.contains("--packet-bytes-max"), "{said}");
+            test.sql(&coupon(1, 1));
+            let again = format!("{:#}", test.start_with(config).ended().await.unwrap_err());
+            assert!(again.contains("--packet-bytes-max"), "{again}");
+            let running = test.start().await;
+            assert_eq!(test.coupon_ids_until(1).await, [1]);
+            assert_eq!(test.coupons(1).await[0].op, Op::Create, "no table was read anew");
+            running.stop().await.unwrap();
+        }
+    }
+
+    /// What is acknowledged when the error comes is in the checkpoint, so the next start publishes none of it again.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tailer_that_ends_with_an_error_has_written_its_checkpoint() {
+        const COUPONS: i64 = 500;
+        for test in Harness::on_all("checkpoint of an error").await {
+            let running = test.start().await;
+            // In one session, so that the error comes before a regular checkpoint covers the last coupons.
+            let coupons: Vec<_> = (1..=COUPONS).map(|id| coupon(id, id)).collect();
+            test.sql(&format!("{}; truncate stock_movement", coupons.join("; ")));
+            let said = format!("{:#}", running.ended_by("truncate").await.unwrap_err());
+            assert!(said.contains(DEFINED), "{said}");
+            for _ in 0..2 {
+                let again = test.start_with(test.config.clone()).ended().await;
+                assert!(format!("{:#}", again.unwrap_err()).contains(DEFINED));
+            }
+            let published = test.coupon_ids_until(COUPONS).await;
+            assert_eq!(published, (1..=COUPONS).collect::<Vec<_>>(), "published again");
+        }
+    }
+
+    /// The checkpoint has a snapshot in progress: a normal start reaches the event again before it reads a table.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_snapshot_under_way_before_an_event_that_stops_is_begun_anew_when_that_is_asked_for()
+    {
+        for test in Harness::on_all("stopped snapshot").await {
+            test.sql(&coupon(1, 1));
+            test.start().await.stop().await.unwrap();
+            let under_way = r#""snapshot":{"tables":["user_coupon"],"after":[],"rows":0}"#;
+            test.overwrite_checkpoint(r#""snapshot":null"#, under_way).await;
+            test.sql("truncate stock_movement");
+            for _ in 0..2 {
+                let ended = test.start_with(test.config.clone()).ended().await;
+                assert!(format!("{:#}", ended.unwrap_err()).contains(DEFINED));
+            }
+            test.leave_by_resnapshot(2).await;
+        }
     }
 }

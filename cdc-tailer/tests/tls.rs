@@ -6,12 +6,6 @@ use topic::Op;
 
 use crate::harness::{Harness, coupon};
 
-testkit::on_each_flavor! {
-    multi_thread demanded:
-    a_mariadb_that_demands_tls_is_followed_by_it_and_not_without,
-    a_mysql_that_demands_tls_is_followed_by_it_and_not_without,
-}
-
 async fn demanded(flavor: Flavor) {
     let certificates = Certificates::make(&format!("tailer-demands-{}", flavor.name())).unwrap();
     let settings = [
@@ -47,4 +41,14 @@ async fn demanded(flavor: Flavor) {
     let events = test.coupons(2).await;
     assert!(events.iter().all(|event| event.op == Op::Create), "no table was read anew");
     running.stop().await.unwrap();
+}
+
+mod full {
+    use super::*;
+
+    testkit::on_each_flavor! {
+        multi_thread demanded:
+        a_mariadb_that_demands_tls_is_followed_by_it_and_not_without,
+        a_mysql_that_demands_tls_is_followed_by_it_and_not_without,
+    }
 }

@@ -59,12 +59,6 @@ impl Client {
     }
 }
 
-testkit::on_each_flavor! {
-    multi_thread always_prepared:
-    where_foreign_transactions_are_always_prepared_a_start_reads_the_tables_once_and_another_not_at_all,
-    where_foreign_transactions_of_mysql_are_always_prepared_a_start_reads_the_tables_once_and_another_not_at_all,
-}
-
 async fn always_prepared(flavor: Flavor) {
     let Some(test) = Harness::on_own("always prepared", flavor, &[]).await else { return };
     let client = Client::start(&test);
@@ -78,12 +72,6 @@ async fn always_prepared(flavor: Flavor) {
     client.stop();
     let ops: Vec<Op> = test.coupons(4).await.into_iter().map(|event| event.op).collect();
     assert_eq!(ops, [Op::Read, Op::Create, Op::Create, Op::Create]);
-}
-
-testkit::on_each_flavor! {
-    multi_thread left_prepared:
-    a_transaction_that_is_left_prepared_is_waited_for_then_told_of_and_its_commit_leads_to_its_rows,
-    a_transaction_that_is_left_prepared_in_mysql_is_waited_for_then_told_of_and_its_commit_leads_to_its_rows,
 }
 
 async fn left_prepared(flavor: Flavor) {
@@ -119,12 +107,6 @@ const LEFT: u32 = 10_001;
 
 /// Longest text of a checkpoint, in bytes: at most 1,000 names of each kind.
 const CHECKPOINT_MAX: usize = 300_000;
-
-testkit::on_each_flavor! {
-    multi_thread many_left_prepared:
-    over_ten_thousand_transactions_that_are_left_prepared_stop_it_and_are_borne_by_the_next_snapshot,
-    over_ten_thousand_transactions_that_are_left_prepared_in_mysql_stop_it_and_are_borne_by_the_next_snapshot,
-}
 
 /// Only the last of them inserts a coupon, and a checkpoint has no room for its name.
 async fn many_left_prepared(flavor: Flavor) {
@@ -174,4 +156,26 @@ fn leave_prepared(test: &Harness, last: &str) {
         )
     };
     test.sql(&(1..=LEFT).map(one).collect::<String>());
+}
+
+mod full {
+    use super::*;
+
+    testkit::on_each_flavor! {
+        multi_thread always_prepared:
+        where_foreign_transactions_are_always_prepared_a_start_reads_the_tables_once_and_another_not_at_all,
+        where_foreign_transactions_of_mysql_are_always_prepared_a_start_reads_the_tables_once_and_another_not_at_all,
+    }
+
+    testkit::on_each_flavor! {
+        multi_thread left_prepared:
+        a_transaction_that_is_left_prepared_is_waited_for_then_told_of_and_its_commit_leads_to_its_rows,
+        a_transaction_that_is_left_prepared_in_mysql_is_waited_for_then_told_of_and_its_commit_leads_to_its_rows,
+    }
+
+    testkit::on_each_flavor! {
+        multi_thread many_left_prepared:
+        over_ten_thousand_transactions_that_are_left_prepared_stop_it_and_are_borne_by_the_next_snapshot,
+        over_ten_thousand_transactions_that_are_left_prepared_in_mysql_stop_it_and_are_borne_by_the_next_snapshot,
+    }
 }

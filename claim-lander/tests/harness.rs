@@ -14,7 +14,7 @@ use coupon::{
 };
 use devstack::{Scope, TestServers};
 use futures::future::join_all;
-use mysql_store::{connect, migrate, template, verify};
+use mysql_store::{connect, template, verify};
 use runtime::{Clock, Health};
 use testkit::{Running, until};
 use topic::{
@@ -61,7 +61,7 @@ impl Harness {
     async fn of(scope: Scope) -> Self {
         testkit::record_metrics();
         let servers = &scope.endpoints;
-        migrate::run(&servers.database_url).await.unwrap();
+        verify::copy_schema(&servers.database_url).await.unwrap();
         let (brokers, names) = (&servers.kafka_brokers, TopicNames::new(&scope.topic_prefix));
         let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
         ensure_topics(brokers, &names, &layout).await.unwrap();

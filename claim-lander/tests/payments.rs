@@ -324,21 +324,26 @@ async fn a_lander_that_dies_at_any_step_of_a_payment_loses_and_doubles_nothing()
     assert!(test.dead_letters().await.is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn while_mysql_is_away_payments_wait_and_none_is_put_aside() {
-    let mut own = OwnDatabase::start("payments-mysql-away", Flavor::Mariadb, &[]).await.unwrap();
-    let test = Harness::on_database("payments mysql away", &own.url()).await;
-    test.holding(TEMPLATE, 1).await;
-    let lander = test.start();
-    let claims: Vec<_> = (1..=20).map(|user| claim(TEMPLATE, user)).collect();
-    test.landed(TEMPLATE, claims.iter().cloned()).await;
-    own.server.kill().unwrap();
-    let payments: Vec<_> = claims.iter().map(|one| payment(one, &reference(one))).collect();
-    test.pay(&payments).await;
-    lander.until_unready("mysql", "").await;
-    own.server.start().await.unwrap();
-    test.paid_up().await;
-    until_true(async || test.number(USABLE).await == 20).await;
-    assert!(test.dead_letters().await.is_empty());
-    lander.stop().await.unwrap();
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn while_mysql_is_away_payments_wait_and_none_is_put_aside() {
+        let mut own =
+            OwnDatabase::start("payments-mysql-away", Flavor::Mariadb, &[]).await.unwrap();
+        let test = Harness::on_database("payments mysql away", &own.url()).await;
+        test.holding(TEMPLATE, 1).await;
+        let lander = test.start();
+        let claims: Vec<_> = (1..=20).map(|user| claim(TEMPLATE, user)).collect();
+        test.landed(TEMPLATE, claims.iter().cloned()).await;
+        own.server.kill().unwrap();
+        let payments: Vec<_> = claims.iter().map(|one| payment(one, &reference(one))).collect();
+        test.pay(&payments).await;
+        lander.until_unready("mysql", "").await;
+        own.server.start().await.unwrap();
+        test.paid_up().await;
+        until_true(async || test.number(USABLE).await == 20).await;
+        assert!(test.dead_letters().await.is_empty());
+        lander.stop().await.unwrap();
+    }
 }

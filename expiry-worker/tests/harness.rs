@@ -79,7 +79,7 @@ impl Harness {
 
     async fn of(scope: Scope) -> Self {
         let servers = &scope.endpoints;
-        mysql_store::migrate::run(&servers.database_url).await.unwrap();
+        mysql_store::verify::copy_schema(&servers.database_url).await.unwrap();
         let names = TopicNames::new(&scope.topic_prefix);
         ensure(&servers.kafka_brokers, &names).await;
         let options = ProducerOptions::default();

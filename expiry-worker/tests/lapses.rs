@@ -94,38 +94,6 @@ async fn a_clock_that_is_ahead_lapses_no_hold_before_mysqls_clock_says_so() {
     test.books_balance(1).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn workers_that_come_and_go_lapse_each_hold_once() {
-    let mut test = Harness::new("lapse come and go").await;
-    test.template(1, ReturnedStock::Resell).await;
-    let mut workers = vec![test.start()];
-    workers[0].until_part_ready("partitions").await;
-    let now = test.now().await;
-    for part in 0..20 {
-        let deadline = now + TimeDelta::milliseconds(150 * part);
-        test.hold(1, part * 100 + 1..part * 100 + 101, deadline).await;
-        for shard in 0..64 {
-            test.wake(shard, deadline).await;
-        }
-    }
-    for round in 0..3 {
-        let fresh = test.start();
-        fresh.until_part_ready("partitions").await;
-        let old = workers.remove(0);
-        if round % 2 == 0 {
-            old.kill().await;
-        } else {
-            old.stop().await.unwrap();
-        }
-        workers.push(fresh);
-    }
-    test.until_lapsed(2_000).await;
-    for worker in workers {
-        worker.stop().await.unwrap();
-    }
-    test.books_balance(1).await;
-}
-
 /// How far a clock is ahead: less than stops the worker.
 const AHEAD: TimeDelta = TimeDelta::milliseconds(1_500);
 
@@ -137,65 +105,6 @@ const SHOPS: u32 = 6;
 
 /// How long before the deadline the race begins.
 const BEFORE: TimeDelta = TimeDelta::milliseconds(1_500);
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_a_confirmation_a_cancellation_and_a_lapse_at_the_very_deadline_one_wins_each_coupon() {
-    let mut test = Harness::new("lapse race").await;
-    test.template(1, ReturnedStock::Resell).await;
-    let worker = test.start();
-    worker.until_part_ready("partitions").await;
-    let deadline = test.now().await + TimeDelta::seconds(8);
-    test.hold(1, 1..RACING + 1, deadline).await;
-    for shard in 0..64 {
-        test.wake(shard, deadline).await;
-    }
-    let pool = connect::pool(&test.scope.endpoints.database_url, SHOPS).await.unwrap();
-    let next = Arc::new(AtomicI64::new(1));
-    let ended = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
-    let shops: Vec<_> = (0..SHOPS)
-        .map(|_| {
-            let (pool, next, ended) = (pool.clone(), Arc::clone(&next), Arc::clone(&ended));
-            tokio::spawn(async move {
-                loop {
-                    let id = next.fetch_add(1, Ordering::Relaxed);
-                    if id > RACING {
-                        return;
-                    }
-                    // Some end early, the rest around the deadline. Every third one is cancelled.
-                    if id > RACING / 50 {
-                        wait_until(deadline - BEFORE).await;
-                    }
-                    let is_cancelled = id % 3 == 0;
-                    let is_in_time = if is_cancelled {
-                        is_cancelled_in_time(&pool, id).await
-                    } else {
-                        is_confirmed(&pool, id).await
-                    };
-                    if is_in_time {
-                        ended[usize::from(is_cancelled)].fetch_add(1, Ordering::Relaxed);
-                    }
-                }
-            })
-        })
-        .collect();
-    for shop in shops {
-        shop.await.unwrap();
-    }
-    let [confirmed, cancelled] = [0, 1].map(|way| ended[way].load(Ordering::Relaxed));
-    println!("{confirmed} of {RACING} were confirmed, {cancelled} cancelled");
-    let lapsed = RACING - confirmed - cancelled;
-    assert!(confirmed > 0 && cancelled > 0 && lapsed > 0, "{confirmed}, {cancelled}");
-    test.until_lapsed(lapsed).await;
-    worker.stop().await.unwrap();
-    let paid = format!(
-        "select count(*) from coupon_payment join user_coupon on id = coupon_payment.claim_id \
-         where status = 0 and version = 2 and issued_no is null and confirmed_at < {}",
-        sql_time(deadline)
-    );
-    assert_eq!(test.number(&paid).await, confirmed, "who was confirmed has a usable coupon");
-    assert_eq!(test.number("select count(*) from coupon_payment").await, confirmed);
-    test.books_balance(1).await;
-}
 
 async fn wait_until(time: DateTime<Utc>) {
     let wait = (time - Clock::system().now()).to_std().unwrap_or_default();
@@ -258,4 +167,100 @@ async fn confirm(pool: &MySqlPool, id: i64) -> Result<Confirmation, StoreError> 
         connect::commit(transaction).await?;
     }
     Ok(confirmation)
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn workers_that_come_and_go_lapse_each_hold_once() {
+        let mut test = Harness::new("lapse come and go").await;
+        test.template(1, ReturnedStock::Resell).await;
+        let mut workers = vec![test.start()];
+        workers[0].until_part_ready("partitions").await;
+        let now = test.now().await;
+        for part in 0..20 {
+            let deadline = now + TimeDelta::milliseconds(150 * part);
+            test.hold(1, part * 100 + 1..part * 100 + 101, deadline).await;
+            for shard in 0..64 {
+                test.wake(shard, deadline).await;
+            }
+        }
+        for round in 0..3 {
+            let fresh = test.start();
+            fresh.until_part_ready("partitions").await;
+            let old = workers.remove(0);
+            if round % 2 == 0 {
+                old.kill().await;
+            } else {
+                old.stop().await.unwrap();
+            }
+            workers.push(fresh);
+        }
+        test.until_lapsed(2_000).await;
+        for worker in workers {
+            worker.stop().await.unwrap();
+        }
+        test.books_balance(1).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_a_confirmation_a_cancellation_and_a_lapse_at_the_very_deadline_one_wins_each_coupon()
+     {
+        let mut test = Harness::new("lapse race").await;
+        test.template(1, ReturnedStock::Resell).await;
+        let worker = test.start();
+        worker.until_part_ready("partitions").await;
+        let deadline = test.now().await + TimeDelta::seconds(8);
+        test.hold(1, 1..RACING + 1, deadline).await;
+        for shard in 0..64 {
+            test.wake(shard, deadline).await;
+        }
+        let pool = connect::pool(&test.scope.endpoints.database_url, SHOPS).await.unwrap();
+        let next = Arc::new(AtomicI64::new(1));
+        let ended = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
+        let shops: Vec<_> = (0..SHOPS)
+            .map(|_| {
+                let (pool, next, ended) = (pool.clone(), Arc::clone(&next), Arc::clone(&ended));
+                tokio::spawn(async move {
+                    loop {
+                        let id = next.fetch_add(1, Ordering::Relaxed);
+                        if id > RACING {
+                            return;
+                        }
+                        // Some end early, the rest around the deadline. Every third one is cancelled.
+                        if id > RACING / 50 {
+                            wait_until(deadline - BEFORE).await;
+                        }
+                        let is_cancelled = id % 3 == 0;
+                        let is_in_time = if is_cancelled {
+                            is_cancelled_in_time(&pool, id).await
+                        } else {
+                            is_confirmed(&pool, id).await
+                        };
+                        if is_in_time {
+                            ended[usize::from(is_cancelled)].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for shop in shops {
+            shop.await.unwrap();
+        }
+        let [confirmed, cancelled] = [0, 1].map(|way| ended[way].load(Ordering::Relaxed));
+        println!("{confirmed} of {RACING} were confirmed, {cancelled} cancelled");
+        let lapsed = RACING - confirmed - cancelled;
+        assert!(confirmed > 0 && cancelled > 0 && lapsed > 0, "{confirmed}, {cancelled}");
+        test.until_lapsed(lapsed).await;
+        worker.stop().await.unwrap();
+        let paid = format!(
+            "select count(*) from coupon_payment join user_coupon on id = coupon_payment.claim_id \
+             where status = 0 and version = 2 and issued_no is null and confirmed_at < {}",
+            sql_time(deadline)
+        );
+        assert_eq!(test.number(&paid).await, confirmed, "who was confirmed has a usable coupon");
+        assert_eq!(test.number("select count(*) from coupon_payment").await, confirmed);
+        test.books_balance(1).await;
+    }
 }

@@ -109,26 +109,6 @@ async fn what_no_wake_up_led_to_is_found_by_the_sweep() {
     worker.stop().await.unwrap();
 }
 
-/// A change is in the binlog a moment before it is in the tables.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_wake_up_that_is_faster_than_its_coupon_is_not_lost() {
-    let mut test = Harness::new("fast wake up").await;
-    let now = test.now().await;
-    test.insert(3, now).await;
-    let worker = test.start();
-    // The start has read the shard; from here on only wake-ups trigger a read.
-    test.until_expired(1).await;
-    let mut slow = test.insert_slowly(1, now).await;
-    test.insert(2, now).await;
-    test.wake(SHARD, now).await;
-    // The wake-up was handled: the shard's index was read without the first coupon.
-    test.until_expired(2).await;
-    verify::execute(&mut slow, "commit").await.unwrap();
-    test.until_expired(3).await;
-    worker.stop().await.unwrap();
-    test.nothing_ended_wrongly().await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
     let mut test = Harness::new("emptied").await;
@@ -148,36 +128,6 @@ async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
     test.until_expired(63).await;
     worker.stop().await.unwrap();
     assert_eq!(test.counts().await, (1, 63));
-    test.nothing_ended_wrongly().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
-    let mut test = Harness::new("come and go").await;
-    let mut workers = vec![test.start()];
-    workers[0].until_part_ready("partitions").await;
-    let now = test.now().await;
-    for id in 1..=640 {
-        let deadline = now + TimeDelta::milliseconds(5 * id);
-        test.insert_of(id, id % 64, deadline).await;
-        test.wake(u8::try_from(id % 64).unwrap(), deadline).await;
-    }
-    for round in 0..4 {
-        let fresh = test.start();
-        fresh.until_part_ready("partitions").await;
-        let old = workers.remove(0);
-        // Half of the workers have no time to give up their shards.
-        if round % 2 == 0 {
-            old.kill().await;
-        } else {
-            old.stop().await.unwrap();
-        }
-        workers.push(fresh);
-    }
-    test.until_expired(640).await;
-    for worker in workers {
-        worker.stop().await.unwrap();
-    }
     test.nothing_ended_wrongly().await;
 }
 
@@ -223,17 +173,71 @@ async fn a_clock_that_is_far_off_flips_nothing_and_says_so() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_dead_server_at_the_start_is_a_sentence_not_a_hang() {
-    let test = Harness::new("dead server").await;
-    let mysql = |config: &mut expiry_worker::Config| {
-        config.database_url = "mysql://u:p@127.0.0.1:1/d".parse().unwrap();
-    };
-    let error = test.start_with(mysql).failed().await;
-    assert!(error.contains("DATABASE_URL"), "{error}");
-    let kafka = |config: &mut expiry_worker::Config| {
-        "127.0.0.1:1".clone_into(&mut config.kafka_brokers);
-    };
-    let error = test.start_with(kafka).failed().await;
-    assert!(error.contains("no Kafka broker answered at 127.0.0.1:1"), "{error}");
+mod full {
+    use super::*;
+
+    /// A change is in the binlog a moment before it is in the tables.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_wake_up_that_is_faster_than_its_coupon_is_not_lost() {
+        let mut test = Harness::new("fast wake up").await;
+        let now = test.now().await;
+        test.insert(3, now).await;
+        let worker = test.start();
+        // The start has read the shard; from here on only wake-ups trigger a read.
+        test.until_expired(1).await;
+        let mut slow = test.insert_slowly(1, now).await;
+        test.insert(2, now).await;
+        test.wake(SHARD, now).await;
+        // The wake-up was handled: the shard's index was read without the first coupon.
+        test.until_expired(2).await;
+        verify::execute(&mut slow, "commit").await.unwrap();
+        test.until_expired(3).await;
+        worker.stop().await.unwrap();
+        test.nothing_ended_wrongly().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn workers_that_come_and_go_while_deadlines_pass_end_each_coupon_once() {
+        let mut test = Harness::new("come and go").await;
+        let mut workers = vec![test.start()];
+        workers[0].until_part_ready("partitions").await;
+        let now = test.now().await;
+        for id in 1..=640 {
+            let deadline = now + TimeDelta::milliseconds(5 * id);
+            test.insert_of(id, id % 64, deadline).await;
+            test.wake(u8::try_from(id % 64).unwrap(), deadline).await;
+        }
+        for round in 0..4 {
+            let fresh = test.start();
+            fresh.until_part_ready("partitions").await;
+            let old = workers.remove(0);
+            // Half of the workers have no time to give up their shards.
+            if round % 2 == 0 {
+                old.kill().await;
+            } else {
+                old.stop().await.unwrap();
+            }
+            workers.push(fresh);
+        }
+        test.until_expired(640).await;
+        for worker in workers {
+            worker.stop().await.unwrap();
+        }
+        test.nothing_ended_wrongly().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_dead_server_at_the_start_is_a_sentence_not_a_hang() {
+        let test = Harness::new("dead server").await;
+        let mysql = |config: &mut expiry_worker::Config| {
+            config.database_url = "mysql://u:p@127.0.0.1:1/d".parse().unwrap();
+        };
+        let error = test.start_with(mysql).failed().await;
+        assert!(error.contains("DATABASE_URL"), "{error}");
+        let kafka = |config: &mut expiry_worker::Config| {
+            "127.0.0.1:1".clone_into(&mut config.kafka_brokers);
+        };
+        let error = test.start_with(kafka).failed().await;
+        assert!(error.contains("no Kafka broker answered at 127.0.0.1:1"), "{error}");
+    }
 }

@@ -55,7 +55,7 @@ impl Harness {
     async fn of(scope: Scope) -> Self {
         testkit::record_metrics();
         let servers = &scope.endpoints;
-        mysql_store::migrate::run(&servers.database_url).await.unwrap();
+        mysql_store::verify::copy_schema(&servers.database_url).await.unwrap();
         let names = TopicNames::new(&scope.topic_prefix);
         let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
         ensure_topics(&servers.kafka_brokers, &names, &layout).await.unwrap();

@@ -96,26 +96,6 @@ async fn wake_ups_are_one_for_each_shard_and_second_on_the_shards_partition() {
     consumer.stop().await.unwrap();
 }
 
-/// Every worker hears the old partitions, but only the owner of a shard goes on hearing them after the next deal.
-#[tokio::test(flavor = "multi_thread")]
-async fn wake_ups_go_to_partitions_that_were_added_under_a_running_consumer() {
-    let test = Harness::new("added partitions").await;
-    let consumer = test.start();
-    consumer.until_ready().await;
-    let (brokers, topic) = (&test.scope.endpoints.kafka_brokers, test.names.expiry());
-    topic::verify::raise_partitions(brokers, &topic, 8).await.unwrap();
-    let shard = 70 % 64;
-    let mut id = 0;
-    let sent_to = async || {
-        id += 1;
-        test.send(&row(id, 70)).await;
-        test.wake_ups().await.iter().map(|(partition, _)| *partition).max()
-    };
-    until(sent_to, |last| *last == Some(shard % 8)).await;
-    test.caught_up().await;
-    consumer.stop().await.unwrap();
-}
-
 /// A coupon with a near deadline ends on time, whatever the view's Redis does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_near_deadline_is_announced_while_the_view_is_not_written() {
@@ -134,98 +114,6 @@ async fn a_near_deadline_is_announced_while_the_view_is_not_written() {
     applied.go_on();
     test.caught_up().await;
     assert_eq!(test.wake_ups().await.len(), 1, "and not once more");
-    consumer.stop().await.unwrap();
-}
-
-/// A farther deadline does not wait for an unreachable view Redis either.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_announced_while_the_view_is_away() {
-    let test = Harness::new("view away").await;
-    let mut server = OwnView::start("consumer-view-away", &[]).await.unwrap();
-    let consumer = test.start_changed(|config| {
-        config.view_redis_url = server.url().parse().unwrap();
-    });
-    consumer.until_ready().await;
-    server.server.kill().unwrap();
-    test.send(&row(1, 70)).await;
-    until(async || test.wake_ups().await, |woken| !woken.is_empty()).await;
-    consumer.until_unready("stores", "").await;
-    // The previous batch is not done, and these come after it.
-    for user in 71..=73 {
-        test.send(&row(user, user)).await;
-        let woken = usize::try_from(user - 69).unwrap();
-        until(async || test.wake_ups().await.len(), |sent| *sent == woken).await;
-    }
-    assert_eq!(test.consumed().await, 0, "no view has any of them");
-    server.server.start().await.unwrap();
-    test.caught_up().await;
-    consumer.stop().await.unwrap();
-}
-
-/// A restart during that outage changes nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_that_starts_while_the_view_is_away_announces_deadlines_and_waits_for_it() {
-    let test = Harness::new("view away at start").await;
-    let mut server = OwnView::start("consumer-starts-without-view", &[]).await.unwrap();
-    server.server.kill().unwrap();
-    let start = || {
-        test.start_changed(|config| {
-            config.view_redis_url = server.url().parse().unwrap();
-        })
-    };
-    let consumer = start();
-    test.send(&row(1, 70)).await;
-    let why = consumer.until_unready("stores", "VIEW_REDIS_URL").await;
-    assert!(why.contains("cannot be reached"), "{why}");
-    until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
-    consumer.until_part_ready("movements").await;
-    consumer.stop().await.unwrap();
-    let consumer = start();
-    consumer.until_unready("stores", "VIEW_REDIS_URL").await;
-    assert_eq!(test.consumed().await, 0, "no view has it");
-    server.server.start().await.unwrap();
-    consumer.until_ready().await;
-    test.caught_up().await;
-    consumer.stop().await.unwrap();
-}
-
-/// A message that can neither be read nor put aside delays the views, but no deadline.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
-    let test = Harness::new("no letters").await;
-    let (brokers, letters) = (&test.scope.endpoints.kafka_brokers, test.names.dead_letter());
-    let consumer = test.start();
-    consumer.until_ready().await;
-    topic::verify::remove(brokers, &letters).await.unwrap();
-    test.send_raw("70", b"{").await;
-    consumer.until_unready("stores", "dead letter").await;
-    test.send(&row(1, 70)).await;
-    until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
-    test.ensure_topics().await;
-    test.caught_up().await;
-    assert_eq!(test.dead_letters().await.len(), 1);
-    consumer.stop().await.unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_whose_partitions_are_lost_says_so_and_knows_no_lag_until_it_has_some_again() {
-    let mut broker = OwnBroker::start("consumer-broker").await.unwrap();
-    let test = Harness::on_broker("broker away", &broker.server.address().to_string()).await;
-    test.warm(USER).await;
-    let consumer = test.start();
-    consumer.until_ready().await;
-    until(async || test.lag(), |lag| *lag == Some(0.0)).await;
-    broker.server.kill().unwrap();
-    for part in ["partitions", "wake_ups"] {
-        consumer.until_unready(part, "were lost").await;
-    }
-    until(async || test.lag(), Option::is_none).await;
-    broker.server.start().await.unwrap();
-    consumer.until_ready().await;
-    test.send(&row(1, 70)).await;
-    test.caught_up().await;
-    assert_eq!(test.listed(USER).await, ["1_1"]);
-    until(async || test.lag(), |lag| *lag == Some(0.0)).await;
     consumer.stop().await.unwrap();
 }
 
@@ -267,46 +155,165 @@ async fn a_consumer_dropped_in_the_middle_loses_nothing() {
     consumer.stop().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_view_that_does_not_evict_is_refused_at_the_start_and_reported_later() {
-    let test = Harness::new("no eviction").await;
-    let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();
-    let consumer = test.start_changed(|config| {
-        config.view_redis_url = server.url().parse().unwrap();
-    });
-    consumer.until_ready().await;
-    let set = async |policy: &str| {
-        let client = redis::Client::open(server.url()).unwrap();
-        let mut redis = client.get_multiplexed_async_connection().await.unwrap();
-        let mut set = redis::cmd("CONFIG");
-        set.arg("SET").arg("maxmemory-policy").arg(policy);
-        set.exec_async(&mut redis).await.unwrap();
-    };
-    set("noeviction").await;
-    consumer.until_unready("view", "allkeys-lru").await;
-    let error = test.start_with(|config| config.view_redis_url = server.url().parse().unwrap());
-    let error = error.await;
-    assert!(error.contains("VIEW_REDIS_URL") && error.contains("allkeys-lru"), "{error}");
-    set("volatile-lru").await;
-    consumer.until_part_ready("view").await;
-    consumer.stop().await.unwrap();
-}
+mod full {
+    use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_missing_topic_or_a_dead_server_is_a_sentence_not_a_hang() {
-    let test = Harness::new("dead server").await;
-    let error = test.start_with(|config| "127.0.0.1:1".clone_into(&mut config.kafka_brokers)).await;
-    assert!(error.contains("no Kafka broker answered at 127.0.0.1:1"), "{error}");
-    let redis = |config: &mut sync_consumer::Config| {
-        let url = config.view_redis_url.expose().replacen("redis://", "redis://nobody:wrong@", 1);
-        config.view_redis_url = url.parse().unwrap();
-    };
-    let error = test.start_with(redis).await;
-    assert!(error.contains("VIEW_REDIS_URL"), "{error}");
-    let unfit = |config: &mut sync_consumer::Config| {
-        // The view's Redis evicts.
-        config.gate_redis_url = config.view_redis_url.clone();
-    };
-    let error = test.start_with(unfit).await;
-    assert!(error.contains("GATE_REDIS_URL") && error.contains("noeviction"), "{error}");
+    /// Every worker hears the old partitions, but only the owner of a shard goes on hearing them after the next deal.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn wake_ups_go_to_partitions_that_were_added_under_a_running_consumer() {
+        let test = Harness::new("added partitions").await;
+        let consumer = test.start();
+        consumer.until_ready().await;
+        let (brokers, topic) = (&test.scope.endpoints.kafka_brokers, test.names.expiry());
+        topic::verify::raise_partitions(brokers, &topic, 8).await.unwrap();
+        let shard = 70 % 64;
+        let mut id = 0;
+        let sent_to = async || {
+            id += 1;
+            test.send(&row(id, 70)).await;
+            test.wake_ups().await.iter().map(|(partition, _)| *partition).max()
+        };
+        until(sent_to, |last| *last == Some(shard % 8)).await;
+        test.caught_up().await;
+        consumer.stop().await.unwrap();
+    }
+
+    /// A farther deadline does not wait for an unreachable view Redis either.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deadline_is_announced_while_the_view_is_away() {
+        let test = Harness::new("view away").await;
+        let mut server = OwnView::start("consumer-view-away", &[]).await.unwrap();
+        let consumer = test.start_changed(|config| {
+            config.view_redis_url = server.url().parse().unwrap();
+        });
+        consumer.until_ready().await;
+        server.server.kill().unwrap();
+        test.send(&row(1, 70)).await;
+        until(async || test.wake_ups().await, |woken| !woken.is_empty()).await;
+        consumer.until_unready("stores", "").await;
+        // The previous batch is not done, and these come after it.
+        for user in 71..=73 {
+            test.send(&row(user, user)).await;
+            let woken = usize::try_from(user - 69).unwrap();
+            until(async || test.wake_ups().await.len(), |sent| *sent == woken).await;
+        }
+        assert_eq!(test.consumed().await, 0, "no view has any of them");
+        server.server.start().await.unwrap();
+        test.caught_up().await;
+        consumer.stop().await.unwrap();
+    }
+
+    /// A restart during that outage changes nothing.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_consumer_that_starts_while_the_view_is_away_announces_deadlines_and_waits_for_it() {
+        let test = Harness::new("view away at start").await;
+        let mut server = OwnView::start("consumer-starts-without-view", &[]).await.unwrap();
+        server.server.kill().unwrap();
+        let start = || {
+            test.start_changed(|config| {
+                config.view_redis_url = server.url().parse().unwrap();
+            })
+        };
+        let consumer = start();
+        test.send(&row(1, 70)).await;
+        let why = consumer.until_unready("stores", "VIEW_REDIS_URL").await;
+        assert!(why.contains("cannot be reached"), "{why}");
+        until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
+        consumer.until_part_ready("movements").await;
+        consumer.stop().await.unwrap();
+        let consumer = start();
+        consumer.until_unready("stores", "VIEW_REDIS_URL").await;
+        assert_eq!(test.consumed().await, 0, "no view has it");
+        server.server.start().await.unwrap();
+        consumer.until_ready().await;
+        test.caught_up().await;
+        consumer.stop().await.unwrap();
+    }
+
+    /// A message that can neither be read nor put aside delays the views, but no deadline.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
+        let test = Harness::new("no letters").await;
+        let (brokers, letters) = (&test.scope.endpoints.kafka_brokers, test.names.dead_letter());
+        let consumer = test.start();
+        consumer.until_ready().await;
+        topic::verify::remove(brokers, &letters).await.unwrap();
+        test.send_raw("70", b"{").await;
+        consumer.until_unready("stores", "dead letter").await;
+        test.send(&row(1, 70)).await;
+        until(async || test.wake_ups().await.len(), |sent| *sent == 1).await;
+        test.ensure_topics().await;
+        test.caught_up().await;
+        assert_eq!(test.dead_letters().await.len(), 1);
+        consumer.stop().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_consumer_whose_partitions_are_lost_says_so_and_knows_no_lag_until_it_has_some_again()
+    {
+        let mut broker = OwnBroker::start("consumer-broker").await.unwrap();
+        let test = Harness::on_broker("broker away", &broker.server.address().to_string()).await;
+        test.warm(USER).await;
+        let consumer = test.start();
+        consumer.until_ready().await;
+        until(async || test.lag(), |lag| *lag == Some(0.0)).await;
+        broker.server.kill().unwrap();
+        for part in ["partitions", "wake_ups"] {
+            consumer.until_unready(part, "were lost").await;
+        }
+        until(async || test.lag(), Option::is_none).await;
+        broker.server.start().await.unwrap();
+        consumer.until_ready().await;
+        test.send(&row(1, 70)).await;
+        test.caught_up().await;
+        assert_eq!(test.listed(USER).await, ["1_1"]);
+        until(async || test.lag(), |lag| *lag == Some(0.0)).await;
+        consumer.stop().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_view_that_does_not_evict_is_refused_at_the_start_and_reported_later() {
+        let test = Harness::new("no eviction").await;
+        let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();
+        let consumer = test.start_changed(|config| {
+            config.view_redis_url = server.url().parse().unwrap();
+        });
+        consumer.until_ready().await;
+        let set = async |policy: &str| {
+            let client = redis::Client::open(server.url()).unwrap();
+            let mut redis = client.get_multiplexed_async_connection().await.unwrap();
+            let mut set = redis::cmd("CONFIG");
+            set.arg("SET").arg("maxmemory-policy").arg(policy);
+            set.exec_async(&mut redis).await.unwrap();
+        };
+        set("noeviction").await;
+        consumer.until_unready("view", "allkeys-lru").await;
+        let error = test.start_with(|config| config.view_redis_url = server.url().parse().unwrap());
+        let error = error.await;
+        assert!(error.contains("VIEW_REDIS_URL") && error.contains("allkeys-lru"), "{error}");
+        set("volatile-lru").await;
+        consumer.until_part_ready("view").await;
+        consumer.stop().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_missing_topic_or_a_dead_server_is_a_sentence_not_a_hang() {
+        let test = Harness::new("dead server").await;
+        let error =
+            test.start_with(|config| "127.0.0.1:1".clone_into(&mut config.kafka_brokers)).await;
+        assert!(error.contains("no Kafka broker answered at 127.0.0.1:1"), "{error}");
+        let redis = |config: &mut sync_consumer::Config| {
+            let url =
+                config.view_redis_url.expose().replacen("redis://", "redis://nobody:wrong@", 1);
+            config.view_redis_url = url.parse().unwrap();
+        };
+        let error = test.start_with(redis).await;
+        assert!(error.contains("VIEW_REDIS_URL"), "{error}");
+        let unfit = |config: &mut sync_consumer::Config| {
+            // The view's Redis evicts.
+            config.gate_redis_url = config.view_redis_url.clone();
+        };
+        let error = test.start_with(unfit).await;
+        assert!(error.contains("GATE_REDIS_URL") && error.contains("noeviction"), "{error}");
+    }
 }

@@ -52,57 +52,6 @@ fn lives(pid: i32) -> bool {
 }
 
 #[tokio::test]
-async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
-    let folder = Folder::new("whole");
-    let mut servers = Servers::start(&folder.0, &Options::default()).await.unwrap();
-    let (truth, gate) = (servers.database.address().port(), servers.gate.address().port());
-    assert_eq!(
-        sql(
-            truth,
-            "select @@binlog_format, @@binlog_row_image, @@binlog_row_metadata, @@time_zone"
-        ),
-        "ROW\tFULL\tFULL\t+00:00"
-    );
-    sql(truth, "create table kept (id bigint primary key); insert into kept values (7)");
-    redis(gate, &["set", "kept", "7"]);
-    let view = servers.view.address().port();
-    assert!(redis(view, &["config", "get", "maxmemory-policy"]).ends_with("allkeys-lru"));
-
-    servers.database.kill().unwrap();
-    assert!(!servers.database.is_ready().await);
-    servers.database.start().await.unwrap();
-    assert_eq!(servers.database.address().port(), truth);
-
-    servers.gate.pause().unwrap();
-    assert!(!servers.gate.is_ready().await);
-    servers.gate.resume().unwrap();
-    servers.gate.ready().await.unwrap();
-
-    servers.kafka.kill().unwrap();
-    servers.kafka.start().await.unwrap();
-
-    servers.stop().await.unwrap();
-    assert_eq!(servers.gate.pause().unwrap_err().to_string(), "redis-gate is not running");
-    assert!(servers.gate.stop().await.unwrap().is_none());
-    servers.database.start().await.unwrap();
-    servers.gate.start().await.unwrap();
-    assert_eq!(sql(truth, "select id from kept"), "7");
-    assert_eq!(redis(gate, &["get", "kept"]), "7");
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_start_is_quoted_with_the_way_out() {
-    let folder = Folder::new("wrong");
-    let options = Options {
-        database_arguments: vec!["--no-such-setting=1".to_owned()],
-        ..Options::default()
-    };
-    let error = Servers::start(&folder.0, &options).await.unwrap_err().to_string();
-    assert!(error.contains("mariadb ended with"), "{error}");
-    assert!(error.contains("no-such-setting"), "{error}");
-}
-
-#[tokio::test]
 async fn servers_die_with_an_owner_that_is_killed() {
     let folder = Folder::new("owner");
     let mut owner = Command::new(env!("CARGO_BIN_EXE_devstack"))
@@ -150,4 +99,59 @@ fn detached_servers_are_found_again_and_ended() {
 
 fn recorded(folder: &Path) -> Vec<String> {
     devstack::records::running(folder).unwrap()
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
+        let folder = Folder::new("whole");
+        let mut servers = Servers::start(&folder.0, &Options::default()).await.unwrap();
+        let (truth, gate) = (servers.database.address().port(), servers.gate.address().port());
+        assert_eq!(
+            sql(
+                truth,
+                "select @@binlog_format, @@binlog_row_image, @@binlog_row_metadata, @@time_zone"
+            ),
+            "ROW\tFULL\tFULL\t+00:00"
+        );
+        sql(truth, "create table kept (id bigint primary key); insert into kept values (7)");
+        redis(gate, &["set", "kept", "7"]);
+        let view = servers.view.address().port();
+        assert!(redis(view, &["config", "get", "maxmemory-policy"]).ends_with("allkeys-lru"));
+
+        servers.database.kill().unwrap();
+        assert!(!servers.database.is_ready().await);
+        servers.database.start().await.unwrap();
+        assert_eq!(servers.database.address().port(), truth);
+
+        servers.gate.pause().unwrap();
+        assert!(!servers.gate.is_ready().await);
+        servers.gate.resume().unwrap();
+        servers.gate.ready().await.unwrap();
+
+        servers.kafka.kill().unwrap();
+        servers.kafka.start().await.unwrap();
+
+        servers.stop().await.unwrap();
+        assert_eq!(servers.gate.pause().unwrap_err().to_string(), "redis-gate is not running");
+        assert!(servers.gate.stop().await.unwrap().is_none());
+        servers.database.start().await.unwrap();
+        servers.gate.start().await.unwrap();
+        assert_eq!(sql(truth, "select id from kept"), "7");
+        assert_eq!(redis(gate, &["get", "kept"]), "7");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_cannot_start_is_quoted_with_the_way_out() {
+        let folder = Folder::new("wrong");
+        let options = Options {
+            database_arguments: vec!["--no-such-setting=1".to_owned()],
+            ..Options::default()
+        };
+        let error = Servers::start(&folder.0, &options).await.unwrap_err().to_string();
+        assert!(error.contains("mariadb ended with"), "{error}");
+        assert!(error.contains("no-such-setting"), "{error}");
+    }
 }

@@ -146,21 +146,6 @@ async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
     assert_landed_once(&world, &process, &first, 0).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_connection_gone_without_a_word_is_given_up_and_the_batch_lands() {
-    let world = World::open("gone silent", TOTAL, 2).await;
-    let (process, proxy) = behind_proxy(&world).await;
-    let first = claim(USER, "a", 1);
-    // Never released: the connection stays half-open.
-    let mut held = proxy.hold_request(COMMIT);
-    let answer = process.begin(&first);
-    held.reached().await;
-    assert_eq!(landed(answer.await.unwrap()).id, first.id);
-    assert_landed_once(&world, &process, &first, 0).await;
-    held.go_on();
-    assert_landed_once(&world, &process, &first, 0).await;
-}
-
 /// Kills every connection to this database, including the lander's.
 async fn kill_all_connections(world: &World) {
     let mut connection = world.connection().await;
@@ -680,4 +665,23 @@ fn begin_at(
     let template = Arc::new(template(id, 3));
     let answer = async move { claims.claim(template, claim).await };
     tokio_util::task::AbortOnDropHandle::new(tokio::spawn(answer))
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_connection_gone_without_a_word_is_given_up_and_the_batch_lands() {
+        let world = World::open("gone silent", TOTAL, 2).await;
+        let (process, proxy) = behind_proxy(&world).await;
+        let first = claim(USER, "a", 1);
+        // Never released: the connection stays half-open.
+        let mut held = proxy.hold_request(COMMIT);
+        let answer = process.begin(&first);
+        held.reached().await;
+        assert_eq!(landed(answer.await.unwrap()).id, first.id);
+        assert_landed_once(&world, &process, &first, 0).await;
+        held.go_on();
+        assert_landed_once(&world, &process, &first, 0).await;
+    }
 }

@@ -22,7 +22,7 @@ use landing::{
     settler::Settler,
 };
 use mysql_store::{
-    MySqlConnection, MySqlPool, connect, migrate, stock, taken_numbers::NumberPages, template,
+    MySqlConnection, MySqlPool, connect, stock, taken_numbers::NumberPages, template, verify,
 };
 use redis_gate::{Entry, Gate, GateRedis, Meta};
 use runtime::{Clock, FailPoints};
@@ -76,7 +76,7 @@ impl World {
     /// [`TEMPLATE`], published on the given servers, without a gate.
     pub(crate) async fn on(servers: Endpoints, prefix: &str, stock: i64, limit: u32) -> Self {
         let (url, gate_url) = (servers.database_url, servers.gate_redis_url);
-        migrate::run(&url).await.unwrap();
+        verify::copy_schema(&url).await.unwrap();
         let pool = connect::pool(&url, CONNECTIONS).await.unwrap();
         let gate = Gate::new(GateRedis::connect(&gate_url).await.unwrap(), prefix);
         let (queue, prefix) = (Arc::new(NoQueue), prefix.to_owned());

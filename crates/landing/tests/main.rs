@@ -3,11 +3,9 @@
 
 mod batch;
 mod claims;
-mod equivalence;
 mod faults;
 mod gates;
 mod harness;
-mod idle;
 mod ids;
 mod keeper;
 mod limits;
@@ -19,3 +17,9 @@ mod rebuild;
 mod resolver;
 mod returns;
 mod sold_out;
+
+/// The full tier: CONTRIBUTING.md, "Two tiers".
+pub(crate) mod full {
+    mod equivalence;
+    mod idle;
+}

@@ -74,62 +74,6 @@ async fn full_world(servers: &devstack::Servers, name: &str) -> (World, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_is_rebuilt_where_there_is_room_for_it_once_and_a_quarter() {
-    let servers = private::servers().await;
-    let (world, gate) = full_world(&servers, "room_for_one").await;
-    allow(&world, used(&world).await + gate / 4).await;
-    for _ in 0..3 {
-        world.rebuild().await;
-        assert_eq!(world.meta().await.users, USERS.unsigned_abs());
-    }
-    allow(&world, 0).await;
-    world.assert_gate_equals_mysql().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_gate_without_room_leaves_nothing_behind_is_left_alone_for_a_while_and_opens_once_there_is_room()
- {
-    let servers = private::servers().await;
-    let (world, gate) = full_world(&servers, "no_room").await;
-    let full = used(&world).await;
-    allow(&world, full - gate / 2).await;
-    let points = FailPoints::default();
-    let ended = rebuild(&world.pool, &world.gate, &NoQueue, TEMPLATE, "test", &points).await;
-    assert!(matches!(&ended, Err(RebuildError::Gate(error)) if error.is_out_of_memory()));
-    let meta = world.meta().await;
-    assert_eq!(meta.phase, Phase::Loading);
-    assert_eq!(world.gate.user_count(TEMPLATE, meta.epoch).await.unwrap(), 0);
-    assert!(used(&world).await < full - gate * 3 / 4, "what was loaded is freed");
-
-    // A keeper tries, fails, and does not raise the epoch with every later check.
-    let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
-    let (gates, mut keeper) =
-        Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
-    keeper.look(now()).await.unwrap();
-    let (failed, began) = (world.meta().await.epoch, Instant::now());
-    assert!(failed > meta.epoch);
-    // It tries again a second after the failure.
-    while began.elapsed() < Duration::from_millis(500) {
-        keeper.look(now()).await.unwrap();
-    }
-    assert_eq!(world.meta().await.epoch, failed);
-    let process = Process::without_keeper(&world, "a").await;
-    let late = claim(UserId(1), "a", 1);
-    assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
-
-    allow(&world, 0).await;
-    until_true(async || {
-        keeper.look(now()).await.unwrap();
-        world.meta().await.is_open()
-    })
-    .await;
-    assert!(gates.known(TEMPLATE) > failed);
-    process.land(&claim(UserId(1), "a", 1)).await;
-    world.settled().await;
-    world.assert_gate_equals_mysql().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_older_epochs_left_behind_is_found_and_the_gate_that_is_open_stays() {
     let world = World::open("leftovers", 10, 1).await;
     let process = Process::without_keeper(&world, "a").await;
@@ -156,4 +100,64 @@ async fn what_older_epochs_left_behind_is_found_and_the_gate_that_is_open_stays(
     assert_eq!(world.gate.remove_stale().await.unwrap(), 2);
     assert_eq!(world.gate.remove_stale().await.unwrap(), 0);
     world.assert_gate_equals_mysql().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_gate_is_rebuilt_where_there_is_room_for_it_once_and_a_quarter() {
+        let servers = private::servers().await;
+        let (world, gate) = full_world(&servers, "room_for_one").await;
+        allow(&world, used(&world).await + gate / 4).await;
+        for _ in 0..3 {
+            world.rebuild().await;
+            assert_eq!(world.meta().await.users, USERS.unsigned_abs());
+        }
+        allow(&world, 0).await;
+        world.assert_gate_equals_mysql().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_gate_without_room_leaves_nothing_behind_is_left_alone_for_a_while_and_opens_once_there_is_room()
+     {
+        let servers = private::servers().await;
+        let (world, gate) = full_world(&servers, "no_room").await;
+        let full = used(&world).await;
+        allow(&world, full - gate / 2).await;
+        let points = FailPoints::default();
+        let ended = rebuild(&world.pool, &world.gate, &NoQueue, TEMPLATE, "test", &points).await;
+        assert!(matches!(&ended, Err(RebuildError::Gate(error)) if error.is_out_of_memory()));
+        let meta = world.meta().await;
+        assert_eq!(meta.phase, Phase::Loading);
+        assert_eq!(world.gate.user_count(TEMPLATE, meta.epoch).await.unwrap(), 0);
+        assert!(used(&world).await < full - gate * 3 / 4, "what was loaded is freed");
+
+        // A keeper tries, fails, and does not raise the epoch with every later check.
+        let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
+        let (gates, mut keeper) =
+            Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
+        keeper.look(now()).await.unwrap();
+        let (failed, began) = (world.meta().await.epoch, Instant::now());
+        assert!(failed > meta.epoch);
+        // It tries again a second after the failure.
+        while began.elapsed() < Duration::from_millis(500) {
+            keeper.look(now()).await.unwrap();
+        }
+        assert_eq!(world.meta().await.epoch, failed);
+        let process = Process::without_keeper(&world, "a").await;
+        let late = claim(UserId(1), "a", 1);
+        assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
+
+        allow(&world, 0).await;
+        until_true(async || {
+            keeper.look(now()).await.unwrap();
+            world.meta().await.is_open()
+        })
+        .await;
+        assert!(gates.known(TEMPLATE) > failed);
+        process.land(&claim(UserId(1), "a", 1)).await;
+        world.settled().await;
+        world.assert_gate_equals_mysql().await;
+    }
 }

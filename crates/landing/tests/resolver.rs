@@ -195,61 +195,6 @@ async fn a_template_that_cannot_be_looked_at_keeps_no_other_from_being_resolved(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resolvers_without_any_grace_that_race_every_landing_double_and_lose_nothing() {
-    // Each lane claims sequentially, in parallel with the other lanes, which makes many batches and many scans. On some
-    // machines chance alone causes no fence, so one process is held at its first landing until there is one.
-    const LANES: i64 = 16;
-    const LENGTH: i64 = 50;
-    const USERS: i64 = LANES * LENGTH;
-    let world = World::open("races", USERS + 10, 1).await;
-    let processes = [Process::start(&world, "a").await, Process::start(&world, "b").await];
-    let racing: Vec<_> = (0..2)
-        .map(|_| {
-            let resolver = world.resolver();
-            AbortOnDropHandle::new(tokio::spawn(async move {
-                loop {
-                    resolver.look(now()).await.unwrap();
-                }
-            }))
-        })
-        .collect();
-    let held = processes[0].points.hold("landing.before_begin");
-    let slow_start = async {
-        until_true(async || world.rows().await.fences > 0).await;
-        held.let_go();
-    };
-    let insist = async |user: i64| {
-        let first = claim(UserId(user), "a", 1);
-        let process = &processes[usize::try_from(user % 2).unwrap()];
-        loop {
-            match process.retry(&first).await {
-                Answer::Landed { claim, .. } => return claim,
-                Answer::Unavailable(Unavailable::GivenUp) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    };
-    let lane = async |lane: i64| {
-        let mut landed = Vec::new();
-        for user in lane * LENGTH..(lane + 1) * LENGTH {
-            landed.push(insist(user).await);
-        }
-        landed
-    };
-    let (landed, ()) = tokio::join!(join_all((0..LANES).map(lane)), slow_start);
-    let landed = landed.concat();
-    assert!(racing.iter().all(|one| !one.is_finished()), "they raced to the end");
-    drop(racing);
-    world.resolve().await;
-    let rows = world.rows().await;
-    assert_eq!((rows.landed, rows.coupons, world.left().await), (USERS, USERS, 10));
-    assert!(rows.fences > 0, "nobody was ever in the way");
-    world.assert_gate_equals_mysql().await;
-    let ids: BTreeSet<_> = landed.iter().map(|claim| claim.id).collect();
-    assert_eq!(ids.len(), landed.len());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_admission_whose_fence_fails_keeps_no_other_from_being_ended() {
     let world = World::open("one fence fails", 10, 1).await;
     let stuck = claim(UserId(1), "a", 1);
@@ -297,4 +242,63 @@ async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
     }
     assert_eq!(world.rows().await.fences, 0);
     assert_eq!(world.gate.in_flight_count(TEMPLATE, epoch).await.unwrap(), 1);
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn resolvers_without_any_grace_that_race_every_landing_double_and_lose_nothing() {
+        // Each lane claims sequentially, in parallel with the other lanes, which makes many batches and many scans. On some
+        // machines chance alone causes no fence, so one process is held at its first landing until there is one.
+        const LANES: i64 = 16;
+        const LENGTH: i64 = 50;
+        const USERS: i64 = LANES * LENGTH;
+        let world = World::open("races", USERS + 10, 1).await;
+        let processes = [Process::start(&world, "a").await, Process::start(&world, "b").await];
+        let racing: Vec<_> = (0..2)
+            .map(|_| {
+                let resolver = world.resolver();
+                AbortOnDropHandle::new(tokio::spawn(async move {
+                    loop {
+                        resolver.look(now()).await.unwrap();
+                    }
+                }))
+            })
+            .collect();
+        let held = processes[0].points.hold("landing.before_begin");
+        let slow_start = async {
+            until_true(async || world.rows().await.fences > 0).await;
+            held.let_go();
+        };
+        let insist = async |user: i64| {
+            let first = claim(UserId(user), "a", 1);
+            let process = &processes[usize::try_from(user % 2).unwrap()];
+            loop {
+                match process.retry(&first).await {
+                    Answer::Landed { claim, .. } => return claim,
+                    Answer::Unavailable(Unavailable::GivenUp) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        let lane = async |lane: i64| {
+            let mut landed = Vec::new();
+            for user in lane * LENGTH..(lane + 1) * LENGTH {
+                landed.push(insist(user).await);
+            }
+            landed
+        };
+        let (landed, ()) = tokio::join!(join_all((0..LANES).map(lane)), slow_start);
+        let landed = landed.concat();
+        assert!(racing.iter().all(|one| !one.is_finished()), "they raced to the end");
+        drop(racing);
+        world.resolve().await;
+        let rows = world.rows().await;
+        assert_eq!((rows.landed, rows.coupons, world.left().await), (USERS, USERS, 10));
+        assert!(rows.fences > 0, "nobody was ever in the way");
+        world.assert_gate_equals_mysql().await;
+        let ids: BTreeSet<_> = landed.iter().map(|claim| claim.id).collect();
+        assert_eq!(ids.len(), landed.len());
+    }
 }

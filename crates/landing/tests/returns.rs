@@ -137,67 +137,9 @@ async fn a_user_all_of_whose_coupons_came_back_keeps_his_answers_after_a_rebuild
     world.assert_gate_equals_mysql().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_ban_survives_a_rebuild_with_and_without_a_limit() {
-    for limit in [0, 2] {
-        let world = holding(&format!("ban {limit}"), 9, limit, terms(1)).await;
-        let process = Process::start(&world, "a").await;
-        let first = claim(USER, "a", 1);
-        process.land(&first).await;
-        lapse(&world, first.id).await;
-        catch_up(&world).await;
-        let refused = Answer::Refused(Refusal::Banned { lapses: 1 });
-        assert_eq!(process.claim(&claim(USER, "b", 1)).await, refused);
-        world.rebuild().await;
-        assert_eq!(process.retry(&claim(USER, "b", 1)).await, refused);
-        let mut transaction = connect::begin(&world.pool).await.unwrap();
-        let lifted = returns::lift(&mut transaction, (TEMPLATE, USER), ("r", "test"), now());
-        lifted.await.unwrap().unwrap();
-        connect::commit(transaction).await.unwrap();
-        catch_up(&world).await;
-        process.land(&claim(USER, "b", 1)).await;
-        world.settled().await;
-        world.rebuild().await;
-        world.assert_gate_equals_mysql().await;
-        assert_same_lapses(&world).await;
-    }
-}
-
 /// Rounds of claims, lapses and rebuilds at the same time, and the users of each.
 const ROUNDS: i64 = 8;
 const USERS: i64 = 6;
-
-#[tokio::test(flavor = "multi_thread")]
-async fn rebuilds_in_the_middle_of_claims_and_lapses_end_with_a_gate_that_equals_mysql() {
-    let world = holding("in the middle", 40, 1, terms(100)).await;
-    let process = Process::without_keeper(&world, "a").await;
-    for round in 0..ROUNDS {
-        let epoch = world.meta().await.epoch;
-        let turns = async {
-            for user in 0..USERS {
-                let mine = claim(UserId(user), &format!("key-{round}"), 1);
-                if let Answer::Landed { claim, .. } = process.retry(&mine).await {
-                    lapse(&world, claim.id).await;
-                    catch_up(&world).await;
-                }
-            }
-        };
-        let rebuilds = async {
-            for _ in 0..3 {
-                world.rebuild().await;
-            }
-        };
-        tokio::join!(turns, rebuilds);
-        assert!(world.meta().await.epoch > epoch);
-        world.settled().await;
-        catch_up(&world).await;
-        world.assert_gate_equals_mysql().await;
-        assert_same_lapses(&world).await;
-    }
-    let live = "select count(*) from user_coupon where issued_no is null";
-    assert_eq!(world.number(live).await, 0);
-    assert_eq!(world.left().await, 40);
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_keeper_begins_no_epoch_and_misses_nothing_while_holds_come_back() {
@@ -220,4 +162,66 @@ async fn a_keeper_begins_no_epoch_and_misses_nothing_while_holds_come_back() {
     }
     world.settled().await;
     world.assert_gate_equals_mysql().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_ban_survives_a_rebuild_with_and_without_a_limit() {
+        for limit in [0, 2] {
+            let world = holding(&format!("ban {limit}"), 9, limit, terms(1)).await;
+            let process = Process::start(&world, "a").await;
+            let first = claim(USER, "a", 1);
+            process.land(&first).await;
+            lapse(&world, first.id).await;
+            catch_up(&world).await;
+            let refused = Answer::Refused(Refusal::Banned { lapses: 1 });
+            assert_eq!(process.claim(&claim(USER, "b", 1)).await, refused);
+            world.rebuild().await;
+            assert_eq!(process.retry(&claim(USER, "b", 1)).await, refused);
+            let mut transaction = connect::begin(&world.pool).await.unwrap();
+            let lifted = returns::lift(&mut transaction, (TEMPLATE, USER), ("r", "test"), now());
+            lifted.await.unwrap().unwrap();
+            connect::commit(transaction).await.unwrap();
+            catch_up(&world).await;
+            process.land(&claim(USER, "b", 1)).await;
+            world.settled().await;
+            world.rebuild().await;
+            world.assert_gate_equals_mysql().await;
+            assert_same_lapses(&world).await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn rebuilds_in_the_middle_of_claims_and_lapses_end_with_a_gate_that_equals_mysql() {
+        let world = holding("in the middle", 40, 1, terms(100)).await;
+        let process = Process::without_keeper(&world, "a").await;
+        for round in 0..ROUNDS {
+            let epoch = world.meta().await.epoch;
+            let turns = async {
+                for user in 0..USERS {
+                    let mine = claim(UserId(user), &format!("key-{round}"), 1);
+                    if let Answer::Landed { claim, .. } = process.retry(&mine).await {
+                        lapse(&world, claim.id).await;
+                        catch_up(&world).await;
+                    }
+                }
+            };
+            let rebuilds = async {
+                for _ in 0..3 {
+                    world.rebuild().await;
+                }
+            };
+            tokio::join!(turns, rebuilds);
+            assert!(world.meta().await.epoch > epoch);
+            world.settled().await;
+            catch_up(&world).await;
+            world.assert_gate_equals_mysql().await;
+            assert_same_lapses(&world).await;
+        }
+        let live = "select count(*) from user_coupon where issued_no is null";
+        assert_eq!(world.number(live).await, 0);
+        assert_eq!(world.left().await, 40);
+    }
 }

@@ -19,7 +19,12 @@ macro_rules! is_caught {
 /// One test per configuration, so that they run in parallel, using `holds` and `configurations` of the calling module.
 macro_rules! holds {
     ($($test:ident: $name:literal)*) => {
-        $(#[test] fn $test() { holds($name); })*
+        /// Their searches take most of the time of a run.
+        mod full {
+            use super::*;
+
+            $(#[test] fn $test() { holds($name); })*
+        }
 
         #[test]
         fn every_small_configuration_has_a_test() {

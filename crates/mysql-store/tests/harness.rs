@@ -7,13 +7,12 @@ use coupon::{
     AcceptAfter, AcceptedClaims, Admission, Claim, ClaimId, ClaimMode, CouponId, Discount,
     DiscountKind, Epoch, QueuedClaim, Template, TemplateId, TemplateState, UserId,
 };
-use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
+use devstack::TestServers;
 use mysql_store::{
     MySqlConnection, connect,
     landing::{self, Attempt, Landing},
-    migrate,
     queued_landing::QueuedLanding,
-    template,
+    template, verify,
 };
 use sqlx::Row;
 pub(crate) use testkit::MERCHANT;
@@ -38,19 +37,8 @@ impl Store {
         Self::at(TestServers::shared().scope(name).endpoints.database_url).await
     }
 
-    /// Creates a database on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if
-    /// MySQL is not installed.
-    pub(crate) async fn on(flavor: Flavor, name: &str) -> Option<(Self, Option<OwnDatabase>)> {
-        if flavor == Flavor::Mariadb {
-            return Some((Self::new(name).await, None));
-        }
-        let own_name = format!("store-{}-{}", name.replace(' ', "-"), flavor.name());
-        let own = if_installed(OwnDatabase::start(&own_name, flavor, &[]).await, &own_name)?;
-        Some((Self::at(own.url()).await, Some(own)))
-    }
-
     async fn at(url: String) -> Self {
-        migrate::run(&url).await.unwrap();
+        verify::copy_schema(&url).await.unwrap();
         let connection = connect::single(&url).await.unwrap();
         Self { url, connection }
     }
@@ -128,6 +116,17 @@ pub(crate) async fn try_execute(
 pub(crate) async fn number(connection: &mut MySqlConnection, sql: &str) -> i64 {
     let row = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_one(connection).await.unwrap();
     row.try_get_unchecked(0).unwrap()
+}
+
+/// Returns the sum of the counters of a connection whose names are like `pattern`.
+pub(crate) async fn session_status(connection: &mut MySqlConnection, pattern: &str) -> i64 {
+    let sql = format!("show session status like '{pattern}'");
+    let rows = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_all(connection).await.unwrap();
+    let value = |row: &sqlx::mysql::MySqlRow| -> i64 {
+        let text: String = row.try_get_unchecked(1).unwrap();
+        text.parse().unwrap()
+    };
+    rows.iter().map(value).sum()
 }
 
 /// Returns the server's id of a connection.

@@ -10,4 +10,8 @@ mod lease;
 mod operators;
 mod schema;
 mod templates;
-mod tls;
+
+/// The full tier: CONTRIBUTING.md, "Two tiers".
+pub(crate) mod full {
+    mod tls;
+}

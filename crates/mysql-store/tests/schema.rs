@@ -1,7 +1,8 @@
 //! Migrations, their check, and constraints of the schema itself.
 
 use devstack::TestServers;
-use mysql_store::{connect, migrate};
+use mysql_store::{MySqlConnection, connect, migrate, verify::copy_schema};
+use sqlx::Row;
 
 use crate::harness::{Store, execute, landing, number, try_execute};
 
@@ -47,6 +48,55 @@ async fn the_check_says_whether_the_schema_is_missing_older_or_newer() {
     execute(&mut connection, "delete from _sqlx_migrations order by version desc limit 2").await;
     let older = migrate::check(&mut connection).await.unwrap_err().to_string();
     assert_eq!(older, "the schema is older: run `api --migrate`");
+}
+
+/// All other tests begin with a copy.
+#[tokio::test]
+async fn a_copied_schema_is_the_migrated_one() {
+    let migrated = TestServers::shared().scope("migrated schema").endpoints.database_url;
+    migrate::run(&migrated).await.unwrap();
+    let copied = TestServers::shared().scope("copied schema").endpoints.database_url;
+    copy_schema(&copied).await.unwrap();
+    let [migrated, copied] = [described(&migrated).await, described(&copied).await];
+    assert!(migrated.len() > 100, "{migrated:#?}");
+    for (one, other) in migrated.iter().zip(&copied) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(migrated.len(), copied.len());
+}
+
+/// Everything that a server says of a database's schema, and the rows that migrations insert.
+async fn described(url: &str) -> Vec<String> {
+    const DESCRIPTIONS: [&str; 6] = [
+        "select concat_ws('|', table_name, table_type, engine, row_format, table_collation, \
+         create_options, table_comment) \
+         from information_schema.tables where table_schema = database() order by 1",
+        "select concat_ws('|', table_name, ordinal_position, column_name, column_default, is_nullable, \
+         column_type, collation_name, extra, generation_expression, column_comment) \
+         from information_schema.columns where table_schema = database() order by 1",
+        "select concat_ws('|', table_name, index_name, seq_in_index, column_name, non_unique, \
+         sub_part, index_type) \
+         from information_schema.statistics where table_schema = database() order by 1",
+        "select concat_ws('|', trigger_name, event_manipulation, event_object_table, action_timing, \
+         action_statement, sql_mode) \
+         from information_schema.triggers where trigger_schema = database() order by 1",
+        "select concat_ws('|', table_name, security_type, replace(view_definition, database(), '')) \
+         from information_schema.views where table_schema = database() order by 1",
+        "select concat_ws('|', version, description, success, hex(checksum)) from _sqlx_migrations \
+         union all select concat_ws('|', id, name) from merchant order by 1",
+    ];
+    let mut connection = connect::single(url).await.unwrap();
+    let mut all = Vec::new();
+    for sql in DESCRIPTIONS {
+        all.extend(texts(&mut connection, sql).await);
+    }
+    all
+}
+
+async fn texts(connection: &mut MySqlConnection, sql: &'static str) -> Vec<String> {
+    let rows = sqlx::raw_sql(sql).fetch_all(connection).await.unwrap();
+    assert!(!rows.is_empty(), "{sql}");
+    rows.iter().map(|row| row.try_get_unchecked(0).unwrap()).collect()
 }
 
 #[tokio::test]

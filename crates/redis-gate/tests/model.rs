@@ -450,32 +450,36 @@ fn live(limit: u8, stock: i16, commands: Vec<Command>) {
     });
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: LIVES, failure_persistence: None, ..ProptestConfig::default()
-    })]
+mod full {
+    use super::*;
 
-    #[test]
-    fn any_life_of_a_gate_is_the_models(
-        limit in 0..=5u8,
-        stock in 0..12i16,
-        commands in prop::collection::vec(any_command(), 1..60),
-    ) {
-        live(limit, stock, commands);
-    }
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: LIVES, failure_persistence: None, ..ProptestConfig::default()
+        })]
 
-    #[test]
-    fn any_long_life_of_a_user_without_limit_is_the_models(
-        commands in prop::collection::vec(
-            life_of_admissions(100).prop_map(|mut command| {
-                if let Command::Claim { user, .. } = &mut command {
-                    *user = 0;
-                }
-                command
-            }),
-            80..120,
-        ),
-    ) {
-        live(0, 1000, commands);
+        #[test]
+        fn any_life_of_a_gate_is_the_models(
+            limit in 0..=5u8,
+            stock in 0..12i16,
+            commands in prop::collection::vec(any_command(), 1..60),
+        ) {
+            live(limit, stock, commands);
+        }
+
+        #[test]
+        fn any_long_life_of_a_user_without_limit_is_the_models(
+            commands in prop::collection::vec(
+                life_of_admissions(100).prop_map(|mut command| {
+                    if let Command::Claim { user, .. } = &mut command {
+                        *user = 0;
+                    }
+                    command
+                }),
+                80..120,
+            ),
+        ) {
+            live(0, 1000, commands);
+        }
     }
 }

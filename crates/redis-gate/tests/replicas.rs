@@ -59,35 +59,6 @@ async fn calls(url: &str, command: &str) -> u64 {
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-#[tokio::test]
-async fn a_confirmed_claim_is_on_its_replica_and_without_one_nothing_is_confirmed() {
-    let name = TestServers::shared().scope("gate replicas").database;
-    let mut pair = OwnPair::start(&name, FIT).await.unwrap();
-    let gate = Gate::new(GateRedis::connect(&pair.url()).await.unwrap(), "");
-    assert!(gate.begin(TEMPLATE, EPOCH).await.unwrap());
-    let stock = CLAIMS + 2;
-    assert!(gate.open(TEMPLATE, EPOCH, &OpenFacts { stock, ..queued_facts() }).await.unwrap());
-    let mut asking = JoinSet::new();
-    for user in 0..CLAIMS {
-        let (gate, claim) = (gate.clone(), claim(UserId(user), "a", 1));
-        asking.spawn(async move {
-            let verdict = confirmed(&gate, &claim).await;
-            assert!(is_queued(&verdict, &claim), "{verdict:?}");
-        });
-    }
-    timeout(CONFIRMED_MAX, asking.join_all()).await.unwrap();
-    let key = format!("gate:1:{{{TEMPLATE}:0}}:outbox");
-    let copied = send(&mut raw(&pair.replica.url()).await, &["XLEN", &key]).await;
-    assert_eq!(copied, redis::Value::Int(CLAIMS));
-
-    pair.replica.server.kill().unwrap();
-    let late = claim(UserId(CLAIMS), "a", 1);
-    let (verdict, confirmed) = ask(&gate, &late, 1).await;
-    assert!(is_queued(&verdict, &late) && !confirmed, "{verdict:?}");
-    let (verdict, confirmed) = ask(&gate, &again(&late), 1).await;
-    assert!(matches!(verdict, Verdict::Replay { .. }) && !confirmed, "{verdict:?}");
-}
-
 /// WAIT covers only what its connection wrote.
 #[tokio::test]
 async fn a_replay_of_a_queued_claim_writes_before_it_waits_and_no_other_answer_does() {
@@ -153,4 +124,37 @@ async fn a_server_that_is_gone_is_an_error_and_one_that_is_back_answers_again() 
     ask(&gate.gate, &first, 0).await;
     server.crash_and_start(&[]).await;
     assert_eq!(ask(&gate.gate, &first, 0).await, (Verdict::NotLoaded, true));
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_confirmed_claim_is_on_its_replica_and_without_one_nothing_is_confirmed() {
+        let name = TestServers::shared().scope("gate replicas").database;
+        let mut pair = OwnPair::start(&name, FIT).await.unwrap();
+        let gate = Gate::new(GateRedis::connect(&pair.url()).await.unwrap(), "");
+        assert!(gate.begin(TEMPLATE, EPOCH).await.unwrap());
+        let stock = CLAIMS + 2;
+        assert!(gate.open(TEMPLATE, EPOCH, &OpenFacts { stock, ..queued_facts() }).await.unwrap());
+        let mut asking = JoinSet::new();
+        for user in 0..CLAIMS {
+            let (gate, claim) = (gate.clone(), claim(UserId(user), "a", 1));
+            asking.spawn(async move {
+                let verdict = confirmed(&gate, &claim).await;
+                assert!(is_queued(&verdict, &claim), "{verdict:?}");
+            });
+        }
+        timeout(CONFIRMED_MAX, asking.join_all()).await.unwrap();
+        let key = format!("gate:1:{{{TEMPLATE}:0}}:outbox");
+        let copied = send(&mut raw(&pair.replica.url()).await, &["XLEN", &key]).await;
+        assert_eq!(copied, redis::Value::Int(CLAIMS));
+
+        pair.replica.server.kill().unwrap();
+        let late = claim(UserId(CLAIMS), "a", 1);
+        let (verdict, confirmed) = ask(&gate, &late, 1).await;
+        assert!(is_queued(&verdict, &late) && !confirmed, "{verdict:?}");
+        let (verdict, confirmed) = ask(&gate, &again(&late), 1).await;
+        assert!(matches!(verdict, Verdict::Replay { .. }) && !confirmed, "{verdict:?}");
+    }
 }

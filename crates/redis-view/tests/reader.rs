@@ -59,57 +59,6 @@ async fn rebuilds_of_many_users_are_bounded_and_everybody_is_answered() {
     assert!((2..=8).contains(&mysql.most()), "{} at a time", mysql.most());
 }
 
-/// The server runs one script at a time, so no single script may handle ten thousand coupons.
-#[tokio::test]
-async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_are_answered() {
-    const COUPONS: i64 = 10_000;
-    /// Script calls of a rebuild besides the loads: reading the view, begin, complete; and a repetition of the first
-    /// call of each of the four scripts that the server lacks.
-    const OTHER_SCRIPTS: u64 = 7;
-    let name = TestServers::shared().scope("cold ten thousand").database;
-    let server = OwnView::start(&name, &[]).await.unwrap();
-    let view = TestView::on(server.url(), String::new()).await;
-    let all: Vec<_> = (1..=COUPONS).map(unused).collect();
-    let (reader, other) = (reader_of(&view, &all), UserId(8));
-    let neighbour =
-        ViewReader::new(view.another().await, MySql::with(other, vec![unused(COUPONS + 1)]));
-    let before = view.costs().await;
-    let answer = reader.my_coupons(USER, &first(100)).await.unwrap();
-    let newest = |count: i64| (0..count).map(|place| unused(COUPONS - place).coupon);
-    assert_eq!(answer.origin, Origin::Truth, "nobody waits for ten thousand rows");
-    assert_eq!(answer.page.coupons, newest(100).collect::<Vec<_>>());
-    assert_eq!(reader.rebuild(USER, now()).await, Rebuilt::Whole);
-    let steps = view.costs().await.script_calls - before.script_calls;
-    let loads = (COUPONS as u64).div_ceil(PIECE as u64) * PIECE.div_ceil(CHANGES_PER_CALL) as u64;
-    assert!(
-        (loads..=loads + OTHER_SCRIPTS).contains(&steps),
-        "{steps} scripts, {loads} of them load"
-    );
-
-    // Once more, while another user reads a short list all the time.
-    view.store.drop_view(USER).await.unwrap();
-    neighbour.my_coupons(other, &first(100)).await.unwrap();
-    let mut answered = 0;
-    let look_on = async {
-        loop {
-            let answer = neighbour.my_coupons(other, &first(100)).await.unwrap();
-            assert_eq!(answer.origin, Origin::View);
-            answered += 1;
-        }
-    };
-    let rebuilt = tokio::select! {
-        rebuilt = reader.rebuild(USER, now()) => rebuilt,
-        () = look_on => unreachable!("it looks on for ever"),
-    };
-    assert_eq!(rebuilt, Rebuilt::Whole);
-    assert!(answered >= 10, "{answered} answers to others during {loads} steps");
-    // A cursor from MySQL continues in the view.
-    let next = PageRequest { cursor: answer.page.next, ..first(100) };
-    let answer = reader.my_coupons(USER, &next).await.unwrap();
-    assert_eq!(answer.origin, Origin::View);
-    assert_eq!(answer.page.coupons, newest(200).skip(100).collect::<Vec<_>>());
-}
-
 #[tokio::test]
 async fn one_lost_key_or_all_of_them_never_change_the_answer() {
     let view = TestView::new("lost keys").await;
@@ -177,39 +126,6 @@ async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     }
 }
 
-/// A full server takes no change, so its older contents must not be shown for ever.
-#[tokio::test]
-async fn a_full_server_that_does_not_evict_is_not_trusted() {
-    let server = OwnView::start("full-view", &["--maxmemory", "3mb"]).await.unwrap();
-    let view = TestView::on(server.url(), String::new()).await;
-    view.rebuild(&[unused(1)]).await;
-    view.send(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
-    // Ever smaller values fill the last bytes.
-    for bytes in [20_000, 1_000, 10] {
-        let mut number = 0;
-        loop {
-            let mut write = redis::cmd("SET");
-            write.arg(format!("junk:{bytes}:{number}")).arg("x".repeat(bytes));
-            if write.exec_async(&mut view.redis.clone()).await.is_err() {
-                break;
-            }
-            number += 1;
-        }
-    }
-    view.store.apply(USER, &[used(1)]).await.unwrap_err();
-    let reader = reader_of(&view, &[used(1), unused(2)]);
-    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
-    assert_eq!((answer.origin, answer.page.coupons), (Origin::Truth, vec![unused(2).coupon]));
-    assert!(matches!(view.store.check_fit().await, Err(ViewError::NoEviction)));
-
-    // With room again, it gets the missing change before it is read.
-    view.send(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
-    view.store.check_fit().await.unwrap();
-    view.store.apply(USER, &[used(1)]).await.unwrap();
-    let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
-    assert!(!answer.page.coupons.contains(&unused(1).coupon), "{answer:?}");
-}
-
 /// The rebuild's process may have died, and an unreadable start time never gets old enough.
 #[tokio::test]
 async fn a_rebuild_whose_beginning_cannot_be_read_does_not_keep_the_next_one_off() {
@@ -247,5 +163,94 @@ async fn a_view_that_cannot_be_reached_costs_no_answer() {
     for _ in 0..3 {
         let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
         assert_eq!((answer.origin, answer.page.coupons.len()), (Origin::Truth, 2));
+    }
+}
+
+mod full {
+    use super::*;
+
+    /// The server runs one script at a time, so no single script may handle ten thousand coupons.
+    #[tokio::test]
+    async fn a_cold_list_of_ten_thousand_is_rebuilt_in_steps_between_which_others_are_answered() {
+        const COUPONS: i64 = 10_000;
+        /// Script calls of a rebuild besides the loads: reading the view, begin, complete; and a repetition of the first
+        /// call of each of the four scripts that the server lacks.
+        const OTHER_SCRIPTS: u64 = 7;
+        let name = TestServers::shared().scope("cold ten thousand").database;
+        let server = OwnView::start(&name, &[]).await.unwrap();
+        let view = TestView::on(server.url(), String::new()).await;
+        let all: Vec<_> = (1..=COUPONS).map(unused).collect();
+        let (reader, other) = (reader_of(&view, &all), UserId(8));
+        let neighbour =
+            ViewReader::new(view.another().await, MySql::with(other, vec![unused(COUPONS + 1)]));
+        let before = view.costs().await;
+        let answer = reader.my_coupons(USER, &first(100)).await.unwrap();
+        let newest = |count: i64| (0..count).map(|place| unused(COUPONS - place).coupon);
+        assert_eq!(answer.origin, Origin::Truth, "nobody waits for ten thousand rows");
+        assert_eq!(answer.page.coupons, newest(100).collect::<Vec<_>>());
+        assert_eq!(reader.rebuild(USER, now()).await, Rebuilt::Whole);
+        let steps = view.costs().await.script_calls - before.script_calls;
+        let loads =
+            (COUPONS as u64).div_ceil(PIECE as u64) * PIECE.div_ceil(CHANGES_PER_CALL) as u64;
+        assert!(
+            (loads..=loads + OTHER_SCRIPTS).contains(&steps),
+            "{steps} scripts, {loads} of them load"
+        );
+
+        // Once more, while another user reads a short list all the time.
+        view.store.drop_view(USER).await.unwrap();
+        neighbour.my_coupons(other, &first(100)).await.unwrap();
+        let mut answered = 0;
+        let look_on = async {
+            loop {
+                let answer = neighbour.my_coupons(other, &first(100)).await.unwrap();
+                assert_eq!(answer.origin, Origin::View);
+                answered += 1;
+            }
+        };
+        let rebuilt = tokio::select! {
+            rebuilt = reader.rebuild(USER, now()) => rebuilt,
+            () = look_on => unreachable!("it looks on for ever"),
+        };
+        assert_eq!(rebuilt, Rebuilt::Whole);
+        assert!(answered >= 10, "{answered} answers to others during {loads} steps");
+        // A cursor from MySQL continues in the view.
+        let next = PageRequest { cursor: answer.page.next, ..first(100) };
+        let answer = reader.my_coupons(USER, &next).await.unwrap();
+        assert_eq!(answer.origin, Origin::View);
+        assert_eq!(answer.page.coupons, newest(200).skip(100).collect::<Vec<_>>());
+    }
+
+    /// A full server takes no change, so its older contents must not be shown for ever.
+    #[tokio::test]
+    async fn a_full_server_that_does_not_evict_is_not_trusted() {
+        let server = OwnView::start("full-view", &["--maxmemory", "3mb"]).await.unwrap();
+        let view = TestView::on(server.url(), String::new()).await;
+        view.rebuild(&[unused(1)]).await;
+        view.send(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+        // Ever smaller values fill the last bytes.
+        for bytes in [20_000, 1_000, 10] {
+            let mut number = 0;
+            loop {
+                let mut write = redis::cmd("SET");
+                write.arg(format!("junk:{bytes}:{number}")).arg("x".repeat(bytes));
+                if write.exec_async(&mut view.redis.clone()).await.is_err() {
+                    break;
+                }
+                number += 1;
+            }
+        }
+        view.store.apply(USER, &[used(1)]).await.unwrap_err();
+        let reader = reader_of(&view, &[used(1), unused(2)]);
+        let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
+        assert_eq!((answer.origin, answer.page.coupons), (Origin::Truth, vec![unused(2).coupon]));
+        assert!(matches!(view.store.check_fit().await, Err(ViewError::NoEviction)));
+
+        // With room again, it gets the missing change before it is read.
+        view.send(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+        view.store.check_fit().await.unwrap();
+        view.store.apply(USER, &[used(1)]).await.unwrap();
+        let answer = reader.my_coupons(USER, &first(10)).await.unwrap();
+        assert!(!answer.page.coupons.contains(&unused(1).coupon), "{answer:?}");
     }
 }

@@ -112,34 +112,38 @@ async fn held(brokers: &str) -> BTreeMap<String, Layout> {
     topics
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented() {
-    let broker = OwnBroker::start("topic-layout").await.unwrap();
-    let (brokers, documented) = (broker.brokers(), documented());
-    assert_eq!(documented.len(), 11, "{documented:#?}");
-    // The names on the page have the default prefix.
-    let names = TopicNames::new("coupon");
-    ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
-    assert_eq!(held(&brokers).await, documented);
+mod full {
+    use super::*;
 
-    // A topic gets all requested copies or is not created: one broker has room for one.
-    let three = TopicLayout { replication: 3, ..TopicLayout::default() };
-    let refused = ensure_topics(&brokers, &TopicNames::new("three"), &three).await.unwrap_err();
-    let TopicError::Create { source, .. } = &refused else { panic!("{refused:?}") };
-    let wanted = RDKafkaErrorCode::InvalidReplicationFactor;
-    assert_eq!(source.rdkafka_error_code(), Some(wanted), "{refused:?}");
-    assert_eq!(held(&brokers).await, documented, "and what was there is as it was");
-}
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented() {
+        let broker = OwnBroker::start("topic-layout").await.unwrap();
+        let (brokers, documented) = (broker.brokers(), documented());
+        assert_eq!(documented.len(), 11, "{documented:#?}");
+        // The names on the page have the default prefix.
+        let names = TopicNames::new("coupon");
+        ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
+        assert_eq!(held(&brokers).await, documented);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn three_brokers_get_three_copies_of_which_two_must_be_written() {
-    let brokers = OwnBrokers::start("topic-copies").await.unwrap();
-    let layout = TopicLayout { replication: 3, ..TopicLayout::default() };
-    ensure_topics(&brokers.brokers(), &TopicNames::new("coupon"), &layout).await.unwrap();
-    let mut expected = documented();
-    for layout in expected.values_mut() {
-        layout.copies = BTreeSet::from([3]);
-        layout.settings.insert("min.insync.replicas".to_owned(), "2".to_owned());
+        // A topic gets all requested copies or is not created: one broker has room for one.
+        let three = TopicLayout { replication: 3, ..TopicLayout::default() };
+        let refused = ensure_topics(&brokers, &TopicNames::new("three"), &three).await.unwrap_err();
+        let TopicError::Create { source, .. } = &refused else { panic!("{refused:?}") };
+        let wanted = RDKafkaErrorCode::InvalidReplicationFactor;
+        assert_eq!(source.rdkafka_error_code(), Some(wanted), "{refused:?}");
+        assert_eq!(held(&brokers).await, documented, "and what was there is as it was");
     }
-    assert_eq!(held(&brokers.brokers()).await, expected);
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn three_brokers_get_three_copies_of_which_two_must_be_written() {
+        let brokers = OwnBrokers::start("topic-copies").await.unwrap();
+        let layout = TopicLayout { replication: 3, ..TopicLayout::default() };
+        ensure_topics(&brokers.brokers(), &TopicNames::new("coupon"), &layout).await.unwrap();
+        let mut expected = documented();
+        for layout in expected.values_mut() {
+            layout.copies = BTreeSet::from([3]);
+            layout.settings.insert("min.insync.replicas".to_owned(), "2".to_owned());
+        }
+        assert_eq!(held(&brokers.brokers()).await, expected);
+    }
 }

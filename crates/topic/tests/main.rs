@@ -402,163 +402,174 @@ async fn a_message_is_found_by_its_time_and_content_or_said_not_to_be_there() {
     assert_eq!(find(later, b"7").await, Search::Nothing);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_broker_and_no_topic_are_errors_after_a_bounded_wait() {
-    let test = Test::new("missing").await;
-    let options = ProducerOptions::default();
-    let (nobody, missing) = tokio::join!(
-        Producer::connect("127.0.0.1:1", options),
-        TableReader::open(&test.brokers, "no.such.topic"),
-    );
-    let nobody = nobody.err().unwrap();
-    assert!(matches!(nobody, TopicError::Unreachable { .. }), "{nobody:?}");
-    assert!(nobody.to_string().contains("KAFKA_BROKERS"));
-    let missing = missing.err().unwrap();
-    assert!(matches!(missing, TopicError::MissingTopic { .. }), "{missing:?}");
-}
+mod full {
+    use super::*;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goes_on_where_it_was()
-{
-    let mut broker = OwnBroker::start("rejoin").await.unwrap();
-    let (brokers, names) = (broker.brokers(), TopicNames::new("rejoin"));
-    let layout = TopicLayout { partitions: 2, replication: 1 };
-    ensure_topics(&brokers, &names, &layout).await.unwrap();
-    let topic = names.expiry();
-    let options =
-        ConsumerOptions { rejoin_within: Duration::from_secs(1), ..ConsumerOptions::default() };
-    let consumer =
-        Consumer::join(&brokers, "rejoin", std::slice::from_ref(&topic), options).await.unwrap();
-    let producer = Producer::connect(&brokers, ProducerOptions::default()).await.unwrap();
-    producer.send(&topic, None, b"k", b"before", &[]).await.unwrap();
-    let before = take(&consumer, 1).await.remove(0);
-    consumer.store(&before);
-    consumer.commit().await.unwrap();
-    broker.server.pause().unwrap();
-    let replaced = async {
-        while consumer.replaced() == 0 {
-            // `next_batch` detects the silence and replaces the client.
-            let asked = consumer.next_batch(1);
-            let asked = tokio::time::timeout(Duration::from_millis(100), asked).await;
-            assert!(asked.is_err(), "nobody is there to send anything");
-        }
-    };
-    tokio::time::timeout(PATIENCE, replaced).await.expect("its client is replaced");
-    assert_eq!(consumer.rebalances().borrow().all(), [], "and owns nothing yet");
-    broker.server.resume().unwrap();
-    producer.send(&topic, None, b"k", b"after", &[]).await.unwrap();
-    let after = take(&consumer, 1).await.remove(0);
-    assert_eq!(after.payload.as_deref(), Some(b"after".as_slice()), "what was committed is done");
-    assert_eq!((consumer.rebalances().borrow().all().len(), consumer.replaced()), (2, 1));
-    consumer.close().await.unwrap();
-}
-
-/// Without the recovery one client of some hundreds stays without brokers for ever after each freeze (decision 0016);
-/// `lost_brokers.rs` has the deterministic test.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a minute and a half for something rare; ./dev soak clients_that_lost_all_brokers"]
-async fn clients_that_lost_all_brokers_find_them_again_each_time() {
-    const CLIENTS: usize = 48;
-    const FREEZES: u32 = 20;
-    const KEYS: usize = 50;
-    let mut broker = OwnBroker::start("frozen").await.unwrap();
-    let (brokers, names) = (broker.brokers(), TopicNames::new("frozen"));
-    let layout = TopicLayout { partitions: 8, replication: 1 };
-    ensure_topics(&brokers, &names, &layout).await.unwrap();
-    let topics = [names.user_coupon()];
-    let options = ProducerOptions::default();
-    let producers = (0..CLIENTS).map(|_| OrderedProducer::connect(&brokers, &topics, options));
-    let mut producers = futures::future::try_join_all(producers).await.unwrap();
-    for freeze in 1..=FREEZES {
-        for producer in &mut producers {
-            for key in 0..KEYS {
-                let key = key.to_string().into_bytes();
-                let record = Record { topic: &topics[0], key: &key, payload: b"p", headers: &[] };
-                producer.enqueue(&record).await.unwrap();
-            }
-        }
-        broker.server.pause().unwrap();
-        // Its session expires, and it must rejoin the cluster.
-        let more = Duration::from_millis(300) + freeze % 10 * Duration::from_millis(100);
-        tokio::time::sleep(BROKER_SESSION + more).await;
-        broker.server.resume().unwrap();
-        let drained = futures::future::join_all(producers.iter().map(OrderedProducer::drained));
-        let drained = tokio::time::timeout(PATIENCE, drained).await;
-        let stuck = producers.iter().filter(|producer| producer.in_flight() > 0).count();
-        assert!(drained.is_ok(), "{stuck} producers got nowhere after freeze {freeze}");
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_broker_and_no_topic_are_errors_after_a_bounded_wait() {
+        let test = Test::new("missing").await;
+        let options = ProducerOptions::default();
+        let (nobody, missing) = tokio::join!(
+            Producer::connect("127.0.0.1:1", options),
+            TableReader::open(&test.brokers, "no.such.topic"),
+        );
+        let nobody = nobody.err().unwrap();
+        assert!(matches!(nobody, TopicError::Unreachable { .. }), "{nobody:?}");
+        assert!(nobody.to_string().contains("KAFKA_BROKERS"));
+        let missing = missing.err().unwrap();
+        assert!(matches!(missing, TopicError::MissingTopic { .. }), "{missing:?}");
     }
-}
 
-/// One broker of three is away, and with it the only copy of a partition. A process that starts now serves the others.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_partition_without_a_leader_keeps_nobody_from_the_others() {
-    let mut cluster = OwnBrokers::start("topic-leaderless").await.unwrap();
-    let (brokers, names) = (cluster.brokers(), TopicNames::new("leaderless"));
-    let layout = TopicLayout { partitions: 6, replication: 1 };
-    ensure_topics(&brokers, &names, &layout).await.unwrap();
-    let test = Test { brokers, names };
-    let topic = test.names.claims();
-    let probe = BrokerProbe::new(&test.brokers, &topic);
-    probe.check().await.unwrap();
-    cluster.servers[0].kill().unwrap();
-    let error = at_last(async || match probe.check().await {
-        Err(error @ TopicError::NoLeader { .. }) => Ok(error),
-        other => Err(other),
-    })
-    .await;
-    assert!(error.is_retriable() && error.to_string().contains("has no leader"), "{error}");
-
-    let producer = test.producer().await;
-    assert_eq!(producer.partitions(&topic).await.unwrap(), 6);
-    let mut sent = 0;
-    for partition in 0..6 {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goes_on_where_it_was()
+     {
+        let mut broker = OwnBroker::start("rejoin").await.unwrap();
+        let (brokers, names) = (broker.brokers(), TopicNames::new("rejoin"));
+        let layout = TopicLayout { partitions: 2, replication: 1 };
+        ensure_topics(&brokers, &names, &layout).await.unwrap();
+        let topic = names.expiry();
         let options =
-            ProducerOptions { give_up: Some(Duration::from_secs(3)), ..Default::default() };
-        let producer = Producer::connect(&test.brokers, options).await.unwrap();
-        sent += usize::from(producer.send(&topic, Some(partition), b"k", b"m", &[]).await.is_ok());
+            ConsumerOptions { rejoin_within: Duration::from_secs(1), ..ConsumerOptions::default() };
+        let consumer = Consumer::join(&brokers, "rejoin", std::slice::from_ref(&topic), options)
+            .await
+            .unwrap();
+        let producer = Producer::connect(&brokers, ProducerOptions::default()).await.unwrap();
+        producer.send(&topic, None, b"k", b"before", &[]).await.unwrap();
+        let before = take(&consumer, 1).await.remove(0);
+        consumer.store(&before);
+        consumer.commit().await.unwrap();
+        broker.server.pause().unwrap();
+        let replaced = async {
+            while consumer.replaced() == 0 {
+                // `next_batch` detects the silence and replaces the client.
+                let asked = consumer.next_batch(1);
+                let asked = tokio::time::timeout(Duration::from_millis(100), asked).await;
+                assert!(asked.is_err(), "nobody is there to send anything");
+            }
+        };
+        tokio::time::timeout(PATIENCE, replaced).await.expect("its client is replaced");
+        assert_eq!(consumer.rebalances().borrow().all(), [], "and owns nothing yet");
+        broker.server.resume().unwrap();
+        producer.send(&topic, None, b"k", b"after", &[]).await.unwrap();
+        let after = take(&consumer, 1).await.remove(0);
+        assert_eq!(
+            after.payload.as_deref(),
+            Some(b"after".as_slice()),
+            "what was committed is done"
+        );
+        assert_eq!((consumer.rebalances().borrow().all().len(), consumer.replaced()), (2, 1));
+        consumer.close().await.unwrap();
     }
-    assert!((1..6).contains(&sent), "{sent}");
-    let consumer = test.join(&topic).await;
-    assert_eq!(take(&consumer, sent).await.len(), sent);
-    consumer.close().await.unwrap();
-    // Nor do readers of offsets wait for it.
-    assert_eq!(partitions(&test.brokers, &topic).await.unwrap(), 6);
-    let group = test.names.prefix();
-    committed_offsets(&test.brokers, group, &topic).await.unwrap();
-    let led = led_offsets(&test.brokers, &topic).await.unwrap();
-    assert!((1..6).contains(&led.len()), "{led:?}");
-}
 
-#[tokio::test(flavor = "multi_thread")]
-async fn by_tls_messages_go_to_a_broker_of_the_named_ca_and_to_no_other() {
-    let certificates = Certificates::make("topic-tls-ca").unwrap();
-    let other = Certificates::make("topic-tls-other-ca").unwrap();
-    let (broker, port) = OwnBroker::with_tls("topic-tls", &certificates).await.unwrap();
-    let at = |host: &str, by: &Certificates| format!("ssl://{host}:{port}?ssl-ca={}", by.ca());
-    let brokers = at("127.0.0.1", &certificates);
-    let names = TopicNames::new("tls");
-    let layout = TopicLayout { partitions: 2, replication: 1 };
-    ensure_topics(&brokers, &names, &layout).await.unwrap();
-    let test = Test { brokers, names };
-    let (producer, topic) = (test.producer().await, test.names.expiry());
-    producer.send(&topic, Some(1), b"k", b"by tls", &[]).await.unwrap();
-    let consumer = test.join(&topic).await;
-    assert_eq!(take(&consumer, 1).await[0].payload.as_deref(), Some(&b"by tls"[..]));
-    consumer.close().await.unwrap();
+    /// Without the recovery one client of some hundreds stays without brokers for ever after each freeze (decision 0016);
+    /// `lost_brokers.rs` has the deterministic test.
+    #[tokio::test(flavor = "multi_thread")]
+    #[ignore = "a minute and a half for something rare; ./dev soak clients_that_lost_all_brokers"]
+    async fn clients_that_lost_all_brokers_find_them_again_each_time() {
+        const CLIENTS: usize = 48;
+        const FREEZES: u32 = 20;
+        const KEYS: usize = 50;
+        let mut broker = OwnBroker::start("frozen").await.unwrap();
+        let (brokers, names) = (broker.brokers(), TopicNames::new("frozen"));
+        let layout = TopicLayout { partitions: 8, replication: 1 };
+        ensure_topics(&brokers, &names, &layout).await.unwrap();
+        let topics = [names.user_coupon()];
+        let options = ProducerOptions::default();
+        let producers = (0..CLIENTS).map(|_| OrderedProducer::connect(&brokers, &topics, options));
+        let mut producers = futures::future::try_join_all(producers).await.unwrap();
+        for freeze in 1..=FREEZES {
+            for producer in &mut producers {
+                for key in 0..KEYS {
+                    let key = key.to_string().into_bytes();
+                    let record =
+                        Record { topic: &topics[0], key: &key, payload: b"p", headers: &[] };
+                    producer.enqueue(&record).await.unwrap();
+                }
+            }
+            broker.server.pause().unwrap();
+            // Its session expires, and it must rejoin the cluster.
+            let more = Duration::from_millis(300) + freeze % 10 * Duration::from_millis(100);
+            tokio::time::sleep(BROKER_SESSION + more).await;
+            broker.server.resume().unwrap();
+            let drained = futures::future::join_all(producers.iter().map(OrderedProducer::drained));
+            let drained = tokio::time::timeout(PATIENCE, drained).await;
+            let stuck = producers.iter().filter(|producer| producer.in_flight() > 0).count();
+            assert!(drained.is_ok(), "{stuck} producers got nowhere after freeze {freeze}");
+        }
+    }
 
-    let refused = [
-        at("127.0.0.1", &other),
-        format!("ssl://127.0.0.1:{port}"),
-        // An address without TLS.
-        format!("ssl://{}?ssl-ca={}", broker.brokers(), certificates.ca()),
-    ];
-    let refused = refused.map(|brokers| {
-        let names = test.names.clone();
-        tokio::spawn(async move { ensure_topics(&brokers, &names, &layout).await.unwrap_err() })
-    });
-    for error in refused {
-        let error = error.await.unwrap();
-        assert!(matches!(error, TopicError::Unreachable { .. }), "{error:?}");
-        assert!(error.to_string().contains("ssl-ca must be the CA of the broker's"), "{error}");
+    /// One broker of three is away, and with it the only copy of a partition. A process that starts now serves the others.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_partition_without_a_leader_keeps_nobody_from_the_others() {
+        let mut cluster = OwnBrokers::start("topic-leaderless").await.unwrap();
+        let (brokers, names) = (cluster.brokers(), TopicNames::new("leaderless"));
+        let layout = TopicLayout { partitions: 6, replication: 1 };
+        ensure_topics(&brokers, &names, &layout).await.unwrap();
+        let test = Test { brokers, names };
+        let topic = test.names.claims();
+        let probe = BrokerProbe::new(&test.brokers, &topic);
+        probe.check().await.unwrap();
+        cluster.servers[0].kill().unwrap();
+        let error = at_last(async || match probe.check().await {
+            Err(error @ TopicError::NoLeader { .. }) => Ok(error),
+            other => Err(other),
+        })
+        .await;
+        assert!(error.is_retriable() && error.to_string().contains("has no leader"), "{error}");
+
+        let producer = test.producer().await;
+        assert_eq!(producer.partitions(&topic).await.unwrap(), 6);
+        let mut sent = 0;
+        for partition in 0..6 {
+            let options =
+                ProducerOptions { give_up: Some(Duration::from_secs(3)), ..Default::default() };
+            let producer = Producer::connect(&test.brokers, options).await.unwrap();
+            sent +=
+                usize::from(producer.send(&topic, Some(partition), b"k", b"m", &[]).await.is_ok());
+        }
+        assert!((1..6).contains(&sent), "{sent}");
+        let consumer = test.join(&topic).await;
+        assert_eq!(take(&consumer, sent).await.len(), sent);
+        consumer.close().await.unwrap();
+        // Nor do readers of offsets wait for it.
+        assert_eq!(partitions(&test.brokers, &topic).await.unwrap(), 6);
+        let group = test.names.prefix();
+        committed_offsets(&test.brokers, group, &topic).await.unwrap();
+        let led = led_offsets(&test.brokers, &topic).await.unwrap();
+        assert!((1..6).contains(&led.len()), "{led:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn by_tls_messages_go_to_a_broker_of_the_named_ca_and_to_no_other() {
+        let certificates = Certificates::make("topic-tls-ca").unwrap();
+        let other = Certificates::make("topic-tls-other-ca").unwrap();
+        let (broker, port) = OwnBroker::with_tls("topic-tls", &certificates).await.unwrap();
+        let at = |host: &str, by: &Certificates| format!("ssl://{host}:{port}?ssl-ca={}", by.ca());
+        let brokers = at("127.0.0.1", &certificates);
+        let names = TopicNames::new("tls");
+        let layout = TopicLayout { partitions: 2, replication: 1 };
+        ensure_topics(&brokers, &names, &layout).await.unwrap();
+        let test = Test { brokers, names };
+        let (producer, topic) = (test.producer().await, test.names.expiry());
+        producer.send(&topic, Some(1), b"k", b"by tls", &[]).await.unwrap();
+        let consumer = test.join(&topic).await;
+        assert_eq!(take(&consumer, 1).await[0].payload.as_deref(), Some(&b"by tls"[..]));
+        consumer.close().await.unwrap();
+
+        let refused = [
+            at("127.0.0.1", &other),
+            format!("ssl://127.0.0.1:{port}"),
+            // An address without TLS.
+            format!("ssl://{}?ssl-ca={}", broker.brokers(), certificates.ca()),
+        ];
+        let refused = refused.map(|brokers| {
+            let names = test.names.clone();
+            tokio::spawn(async move { ensure_topics(&brokers, &names, &layout).await.unwrap_err() })
+        });
+        for error in refused {
+            let error = error.await.unwrap();
+            assert!(matches!(error, TopicError::Unreachable { .. }), "{error:?}");
+            assert!(error.to_string().contains("ssl-ca must be the CA of the broker's"), "{error}");
+        }
     }
 }

@@ -84,6 +84,7 @@ pub(crate) fn is_stopped(process: &Process) -> bool {
 
 #[tokio::test]
 async fn an_api_killed_or_stopped_at_each_point_of_a_claims_way_loses_and_doubles_nothing() {
+    devstack::quick_fault_test_of("api");
     let mut world = World::start_with("killed at each point", two_apis).await;
     let template = world.template(100, several).await;
     let mut user = 0;
@@ -151,118 +152,8 @@ async fn stopped_between_gate_and_landing(world: &mut World, template: TemplateI
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", "").await;
 }
 
-#[tokio::test]
-async fn an_api_stopped_inside_its_transaction_frees_the_hot_row_in_seconds() {
-    let mut world = World::start_with("hot row", two_apis).await;
-    let template = world.template(100, several).await;
-    let url = &world.scope.endpoints.database_url;
-    let proxy = Proxy::before(url).await;
-    let url = proxy.instead_of(url);
-    start_with(&mut world.platform.apis[1], "DATABASE_URL", &url).await;
-    // After this claim, all parts of the api have sent their start-up statements.
-    let opener = world.apis[1].shopper(UserId(1)).unwrap();
-    assert_eq!(insist(&opener, template).await.status, 201);
-    let mut held = proxy.hold_request(COMMIT);
-    let stuck = world.apis[1].shopper(UserId(2)).unwrap();
-    let answer = tokio::spawn(async move { stuck.claim(template, Some(KEY), 1).await });
-    held.reached().await;
-    world.platform.apis[1].pause().unwrap();
-    let began = Instant::now();
-    assert_eq!(insist(&world.apis[0].shopper(UserId(3)).unwrap(), template).await.status, 201);
-    let held_for = began.elapsed();
-    println!("the hot row was free again after {held_for:?}");
-    assert!(held_for > Duration::from_secs(1), "it was not held at all");
-    assert!(held_for < Duration::from_secs(30), "{held_for:?}");
-    assert_eq!(world.count(template).await.all(), 2, "the stopped one's is rolled back");
-    // Its commit arrives on a closed connection.
-    held.go_on();
-    world.platform.apis[1].resume().unwrap();
-    drop(answer.await.unwrap());
-    assert_one_each(&world, template, 3).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_gate_whose_answer_is_lost_again_and_again_costs_the_client_nothing() {
-    let mut world = World::start_with("gate answers", two_apis).await;
-    let template = world.template(100, several).await;
-    let url = &world.scope.endpoints.gate_redis_url;
-    let proxy = Proxy::before(url).await;
-    let url = proxy.instead_of(url);
-    start_with(&mut world.platform.apis[1], "GATE_REDIS_URL", &url).await;
-    let digest = RequestId::from_client(KEY).unwrap().digest();
-
-    let lost = async |times: usize, user: i64| {
-        let held: Vec<_> = (0..times).map(|_| proxy.hold_answer(&digest)).collect();
-        let shopper = world.apis[1].shopper(UserId(user)).unwrap();
-        let answer = tokio::spawn(async move { shopper.claim(template, Some(KEY), 1).await });
-        for mut held in held {
-            held.reached().await;
-            held.cut();
-        }
-        answer.await.unwrap().unwrap()
-    };
-    let once = lost(1, 1).await;
-    assert_eq!((once.status, once.replayed), (201, false), "{once:?}");
-    let thrice = lost(3, 2).await;
-    assert_eq!((thrice.status, thrice.replayed), (201, false), "{thrice:?}");
-    assert_one_each(&world, template, 2).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_key_that_is_being_worked_on_elsewhere_is_in_progress_and_then_answered_alike() {
-    let mut world = World::start_with("in progress", two_apis).await;
-    let template = world.template(10, several).await;
-    let hold = world.platform.options.dir.join("hold");
-    fs::write(&hold, "").unwrap();
-    let armed = format!("claims.after_gate=hold:{}", hold.display());
-    start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
-    let [other, same] = [0, 1].map(|api| world.apis[api].shopper(UserId(1)).unwrap());
-    let claim = || {
-        let same = same.clone();
-        tokio::spawn(async move { same.claim(template, Some(KEY), 1).await.unwrap() })
-    };
-    let first = claim();
-    until(async || is_pending(&world, template, 1).await, |pending| *pending).await;
-    // The process that is handling the key makes a second request wait for the same answer.
-    let second = claim();
-    let outcome = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
-    for (shopper, quantity) in [(&other, 1), (&same, 2)] {
-        let answer = shopper.claim(template, Some(KEY), quantity).await.unwrap();
-        assert_eq!(outcome(&answer), (409, "REQUEST_IN_PROGRESS".to_owned()), "{answer:?}");
-        assert!(answer.retry_after.is_some(), "{answer:?}");
-    }
-    let reused = other.claim(template, Some(KEY), 2).await.unwrap();
-    assert_eq!(outcome(&reused), (422, "IDEMPOTENCY_KEY_REUSED".to_owned()), "{reused:?}");
-    assert_eq!(world.count(template).await.all(), 0, "nothing has landed yet");
-
-    fs::remove_file(hold).unwrap();
-    let (first, second) = (first.await.unwrap(), second.await.unwrap());
-    assert_eq!((first.status, first.replayed), (201, false), "{first:?}");
-    let again = insist(&other, template).await;
-    for answer in [second, again] {
-        assert_eq!((answer.status, answer.replayed), (201, true), "{answer:?}");
-        assert_eq!(answer.body, first.body);
-    }
-    assert_eq!(world.count(template).await.all(), 1);
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn while_mysql_is_away_the_client_learns_where_to_look_and_the_claim_lands_later() {
-    mysql_away("mysql away", Duration::ZERO).await;
-}
-
 /// Longer than an api holds the lease of its worker number.
 const MINUTES: Duration = Duration::from_secs(100);
-
-#[tokio::test]
-#[ignore = "four minutes; ./dev soak while_mysql_is_away_for_minutes"]
-async fn while_mysql_is_away_for_minutes_nothing_is_lost_and_claims_land_when_it_is_back() {
-    mysql_away("mysql away for minutes", MINUTES).await;
-}
 
 /// MySQL dies, then hangs, each time for `longer` than a claim's client waits.
 async fn mysql_away(name: &str, longer: Duration) {
@@ -310,39 +201,156 @@ const CLIENTS: i64 = 1_000;
 /// Shorter than the ten seconds after which a resolver ends an admission.
 const BEFORE_RESOLVER: Duration = Duration::from_secs(8);
 
-#[tokio::test]
-async fn a_thousand_clients_that_hang_up_at_random_moments_cancel_and_leak_nothing() {
-    let world = World::start_with("hang up", two_apis).await;
-    let template = world.template(CLIENTS + 100, |new| new).await;
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = Rng::with_seed(seed);
-    let visits = (1..=CLIENTS).map(|user| {
-        let shopper = world.apis[random.usize(..2)].shopper(UserId(user)).unwrap();
-        // From 0.1 ms to 0.5 s, each order of magnitude equally often.
-        let patience = Duration::from_micros(100 << random.u32(..13)).mul_f64(random.f64());
-        async move { timeout(patience, shopper.claim(template, Some(KEY), 1)).await.is_ok() }
-    });
-    let visits: Vec<_> = visits.collect();
-    let answered: Vec<bool> = stream::iter(visits).buffer_unordered(64).collect().await;
-    let answered = answered.into_iter().filter(|answered| *answered).count();
-    println!("{answered} of {CLIENTS} waited for their answer");
-    assert!((1..CLIENTS.unsigned_abs() as usize).contains(&answered));
-    let began = Instant::now();
-    until(async || world.api().stock(template).await.unwrap(), |stock| stock.in_flight == Some(0))
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_api_stopped_inside_its_transaction_frees_the_hot_row_in_seconds() {
+        let mut world = World::start_with("hot row", two_apis).await;
+        let template = world.template(100, several).await;
+        let url = &world.scope.endpoints.database_url;
+        let proxy = Proxy::before(url).await;
+        let url = proxy.instead_of(url);
+        start_with(&mut world.platform.apis[1], "DATABASE_URL", &url).await;
+        // After this claim, all parts of the api have sent their start-up statements.
+        let opener = world.apis[1].shopper(UserId(1)).unwrap();
+        assert_eq!(insist(&opener, template).await.status, 201);
+        let mut held = proxy.hold_request(COMMIT);
+        let stuck = world.apis[1].shopper(UserId(2)).unwrap();
+        let answer = tokio::spawn(async move { stuck.claim(template, Some(KEY), 1).await });
+        held.reached().await;
+        world.platform.apis[1].pause().unwrap();
+        let began = Instant::now();
+        assert_eq!(insist(&world.apis[0].shopper(UserId(3)).unwrap(), template).await.status, 201);
+        let held_for = began.elapsed();
+        println!("the hot row was free again after {held_for:?}");
+        assert!(held_for > Duration::from_secs(1), "it was not held at all");
+        assert!(held_for < Duration::from_secs(30), "{held_for:?}");
+        assert_eq!(world.count(template).await.all(), 2, "the stopped one's is rolled back");
+        // Its commit arrives on a closed connection.
+        held.go_on();
+        world.platform.apis[1].resume().unwrap();
+        drop(answer.await.unwrap());
+        assert_one_each(&world, template, 3).await;
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_gate_whose_answer_is_lost_again_and_again_costs_the_client_nothing() {
+        let mut world = World::start_with("gate answers", two_apis).await;
+        let template = world.template(100, several).await;
+        let url = &world.scope.endpoints.gate_redis_url;
+        let proxy = Proxy::before(url).await;
+        let url = proxy.instead_of(url);
+        start_with(&mut world.platform.apis[1], "GATE_REDIS_URL", &url).await;
+        let digest = RequestId::from_client(KEY).unwrap().digest();
+
+        let lost = async |times: usize, user: i64| {
+            let held: Vec<_> = (0..times).map(|_| proxy.hold_answer(&digest)).collect();
+            let shopper = world.apis[1].shopper(UserId(user)).unwrap();
+            let answer = tokio::spawn(async move { shopper.claim(template, Some(KEY), 1).await });
+            for mut held in held {
+                held.reached().await;
+                held.cut();
+            }
+            answer.await.unwrap().unwrap()
+        };
+        let once = lost(1, 1).await;
+        assert_eq!((once.status, once.replayed), (201, false), "{once:?}");
+        let thrice = lost(3, 2).await;
+        assert_eq!((thrice.status, thrice.replayed), (201, false), "{thrice:?}");
+        assert_one_each(&world, template, 2).await;
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_being_worked_on_elsewhere_is_in_progress_and_then_answered_alike() {
+        let mut world = World::start_with("in progress", two_apis).await;
+        let template = world.template(10, several).await;
+        let hold = world.platform.options.dir.join("hold");
+        fs::write(&hold, "").unwrap();
+        let armed = format!("claims.after_gate=hold:{}", hold.display());
+        start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
+        let [other, same] = [0, 1].map(|api| world.apis[api].shopper(UserId(1)).unwrap());
+        let claim = || {
+            let same = same.clone();
+            tokio::spawn(async move { same.claim(template, Some(KEY), 1).await.unwrap() })
+        };
+        let first = claim();
+        until(async || is_pending(&world, template, 1).await, |pending| *pending).await;
+        // The process that is handling the key makes a second request wait for the same answer.
+        let second = claim();
+        let outcome = |answer: &Answer| (answer.status, answer.code().unwrap_or_default());
+        for (shopper, quantity) in [(&other, 1), (&same, 2)] {
+            let answer = shopper.claim(template, Some(KEY), quantity).await.unwrap();
+            assert_eq!(outcome(&answer), (409, "REQUEST_IN_PROGRESS".to_owned()), "{answer:?}");
+            assert!(answer.retry_after.is_some(), "{answer:?}");
+        }
+        let reused = other.claim(template, Some(KEY), 2).await.unwrap();
+        assert_eq!(outcome(&reused), (422, "IDEMPOTENCY_KEY_REUSED".to_owned()), "{reused:?}");
+        assert_eq!(world.count(template).await.all(), 0, "nothing has landed yet");
+
+        fs::remove_file(hold).unwrap();
+        let (first, second) = (first.await.unwrap(), second.await.unwrap());
+        assert_eq!((first.status, first.replayed), (201, false), "{first:?}");
+        let again = insist(&other, template).await;
+        for answer in [second, again] {
+            assert_eq!((answer.status, answer.replayed), (201, true), "{answer:?}");
+            assert_eq!(answer.body, first.body);
+        }
+        assert_eq!(world.count(template).await.all(), 1);
+        world.assert_sound(None).await;
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn while_mysql_is_away_the_client_learns_where_to_look_and_the_claim_lands_later() {
+        mysql_away("mysql away", Duration::ZERO).await;
+    }
+
+    #[tokio::test]
+    #[ignore = "four minutes; ./dev soak while_mysql_is_away_for_minutes"]
+    async fn while_mysql_is_away_for_minutes_nothing_is_lost_and_claims_land_when_it_is_back() {
+        mysql_away("mysql away for minutes", MINUTES).await;
+    }
+
+    #[tokio::test]
+    async fn a_thousand_clients_that_hang_up_at_random_moments_cancel_and_leak_nothing() {
+        let world = World::start_with("hang up", two_apis).await;
+        let template = world.template(CLIENTS + 100, |new| new).await;
+        let seed = fastrand::u64(..);
+        println!("seed {seed}");
+        let mut random = Rng::with_seed(seed);
+        let visits = (1..=CLIENTS).map(|user| {
+            let shopper = world.apis[random.usize(..2)].shopper(UserId(user)).unwrap();
+            // From 0.1 ms to 0.5 s, each order of magnitude equally often.
+            let patience = Duration::from_micros(100 << random.u32(..13)).mul_f64(random.f64());
+            async move { timeout(patience, shopper.claim(template, Some(KEY), 1)).await.is_ok() }
+        });
+        let visits: Vec<_> = visits.collect();
+        let answered: Vec<bool> = stream::iter(visits).buffer_unordered(64).collect().await;
+        let answered = answered.into_iter().filter(|answered| *answered).count();
+        println!("{answered} of {CLIENTS} waited for their answer");
+        assert!((1..CLIENTS.unsigned_abs() as usize).contains(&answered));
+        let began = Instant::now();
+        until(
+            async || world.api().stock(template).await.unwrap(),
+            |stock| stock.in_flight == Some(0),
+        )
         .await;
-    assert!(began.elapsed() < BEFORE_RESOLVER, "they were ended by the resolver");
-    world.assert_sound(None).await;
-    let stock = world.api().stock(template).await.unwrap();
-    assert_eq!((stock.in_flight, stock.drift), (Some(0), Some(0)));
-    assert_eq!(stock.gate_stock, Some(stock.total - stock.landed));
-    // A returning client gets its claimed coupon, or claims now; none gets two.
-    let again = (1..=CLIENTS).map(|user| {
-        let shopper = world.api().shopper(UserId(user)).unwrap();
-        async move { insist(&shopper, template).await.status }
-    });
-    assert!(join_all(again).await.into_iter().all(|status| status == 201));
-    assert_eq!(world.count(template).await.all(), CLIENTS);
-    world.assert_sound(None).await;
-    world.end().await;
+        assert!(began.elapsed() < BEFORE_RESOLVER, "they were ended by the resolver");
+        world.assert_sound(None).await;
+        let stock = world.api().stock(template).await.unwrap();
+        assert_eq!((stock.in_flight, stock.drift), (Some(0), Some(0)));
+        assert_eq!(stock.gate_stock, Some(stock.total - stock.landed));
+        // A returning client gets its claimed coupon, or claims now; none gets two.
+        let again = (1..=CLIENTS).map(|user| {
+            let shopper = world.api().shopper(UserId(user)).unwrap();
+            async move { insist(&shopper, template).await.status }
+        });
+        assert!(join_all(again).await.into_iter().all(|status| status == 201));
+        assert_eq!(world.count(template).await.all(), CLIENTS);
+        world.assert_sound(None).await;
+        world.end().await;
+    }
 }

@@ -10,7 +10,7 @@ use shopper::{Answer, Claimed, NewTemplate};
 use tokio::task::JoinSet;
 
 use crate::{
-    claims::epochs::{
+    claims::full::epochs::{
         copy_of_gate_file, end, flush, lose_gate, open_again, private_world, restore,
     },
     templates::movements::{by, move_stock},
@@ -160,66 +160,8 @@ async fn winners_get_their_coupon_again_while_all_others_are_refused_from_memory
 }
 
 #[tokio::test]
-async fn who_wins_an_added_coupon_at_one_api_is_refused_by_none_from_then_on() {
-    let sale = Sale::start("added", 3).await;
-    sale.sell(3).await;
-    for round in 0..ROUNDS {
-        sale.until_remembered().await;
-        sale.add(1).await;
-        // Through the api that heard of the coupon, and through the other one.
-        let (here, there) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
-        let winner = sale.win(here).await;
-        sale.assert_won_again(&winner, there).await;
-    }
-    assert_eq!(sale.world.count(sale.template).await.all(), 3 + ROUNDS);
-    sale.world.assert_sound(None).await;
-    sale.world.end().await;
-}
-
-#[tokio::test]
-async fn a_unit_that_comes_back_is_sold_by_either_api() {
-    let two_apis = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("came back", two_apis).await;
-    let hour = chrono::TimeDelta::hours(1);
-    let held = |new: NewTemplate| NewTemplate { per_user_limit: 2, max_per_claim: 2, ..new };
-    let template = world.template(2, |new| held(new).held_for(hour)).await;
-    let sale = Sale { world, template, fresh: AtomicI64::new(1) };
-    let mut holders = sale.sell(2).await;
-    for api in [1, 0] {
-        sale.until_remembered().await;
-        let (user, claimed) = holders.remove(0);
-        let claimed: Claimed = claimed.json().unwrap();
-        let holder = sale.world.api().shopper(user).unwrap();
-        let given_up = holder.cancel(claimed.id, None).await.unwrap();
-        assert_eq!(given_up.status, 200, "{given_up:?}");
-        holders.push(sale.win(api).await);
-    }
-    let counts = sale.world.count(template).await;
-    assert_eq!((counts.held, counts.cancelled), (2, 2));
-    sale.world.assert_sound(None).await;
-    sale.world.end().await;
-}
-
-#[tokio::test]
-async fn a_pause_and_an_end_are_seen_through_what_is_remembered() {
-    let sale = Sale::start("paused", 5).await;
-    let won = sale.sell(5).await;
-    for (verb, code) in [("pause", "PAUSED"), ("resume", "SOLD_OUT"), ("end", "ENDED")] {
-        if verb != "resume" {
-            sale.until_remembered().await;
-        }
-        sale.world.api().turn(sale.template, verb).await.unwrap();
-        sale.until_both_say(code).await;
-    }
-    for api in [0, 1] {
-        sale.assert_won_again(&won[api], api).await;
-    }
-    sale.world.assert_sound(None).await;
-    sale.world.end().await;
-}
-
-#[tokio::test]
 async fn a_gate_that_was_lost_is_remembered_anew_with_its_winners() {
+    devstack::quick_fault_test_of("gate");
     let (mut servers, world) = private_world("forgotten").await;
     let sale = Sale::on(world, 10).await;
     let mut won = sale.sell(10).await;
@@ -247,31 +189,6 @@ async fn a_gate_that_was_lost_is_remembered_anew_with_its_winners() {
 }
 
 #[tokio::test]
-async fn a_gate_that_went_back_in_time_gives_nothing_out_again_and_its_winners_their_coupons() {
-    let (mut servers, world) = private_world("wentback").await;
-    let sale = Sale::on(world, 10).await;
-    let mut won = sale.sell(5).await;
-    let copy = copy_of_gate_file(&mut servers).await;
-    // Sales that the old file does not contain.
-    for _ in 0..5 {
-        won.push(sale.win(0).await);
-    }
-    sale.until_remembered().await;
-    servers.gate.kill().unwrap();
-    restore(&copy, &servers);
-    servers.gate.start().await.unwrap();
-    open_again(&sale.world, sale.template, 10).await;
-    sale.until_both_say("SOLD_OUT").await;
-    sale.until_remembered().await;
-    for (winner, api) in won.iter().zip([0, 1].into_iter().cycle()) {
-        sale.assert_won_again(winner, api).await;
-    }
-    assert_eq!(sale.world.count(sale.template).await.all(), 10);
-    sale.world.assert_sound(None).await;
-    end(sale.world, &mut servers).await;
-}
-
-#[tokio::test]
 async fn a_template_that_nobody_asks_for_is_forgotten() {
     let sale = Sale::start("unasked", 1).await;
     sale.sell(1).await;
@@ -293,4 +210,92 @@ async fn a_template_that_nobody_asks_for_is_forgotten() {
         until(async || bytes(api).await, |held| *held < 1.0).await;
     }
     sale.world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_wins_an_added_coupon_at_one_api_is_refused_by_none_from_then_on() {
+        let sale = Sale::start("added", 3).await;
+        sale.sell(3).await;
+        for round in 0..ROUNDS {
+            sale.until_remembered().await;
+            sale.add(1).await;
+            // Through the api that heard of the coupon, and through the other one.
+            let (here, there) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
+            let winner = sale.win(here).await;
+            sale.assert_won_again(&winner, there).await;
+        }
+        assert_eq!(sale.world.count(sale.template).await.all(), 3 + ROUNDS);
+        sale.world.assert_sound(None).await;
+        sale.world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_unit_that_comes_back_is_sold_by_either_api() {
+        let two_apis = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("came back", two_apis).await;
+        let hour = chrono::TimeDelta::hours(1);
+        let held = |new: NewTemplate| NewTemplate { per_user_limit: 2, max_per_claim: 2, ..new };
+        let template = world.template(2, |new| held(new).held_for(hour)).await;
+        let sale = Sale { world, template, fresh: AtomicI64::new(1) };
+        let mut holders = sale.sell(2).await;
+        for api in [1, 0] {
+            sale.until_remembered().await;
+            let (user, claimed) = holders.remove(0);
+            let claimed: Claimed = claimed.json().unwrap();
+            let holder = sale.world.api().shopper(user).unwrap();
+            let given_up = holder.cancel(claimed.id, None).await.unwrap();
+            assert_eq!(given_up.status, 200, "{given_up:?}");
+            holders.push(sale.win(api).await);
+        }
+        let counts = sale.world.count(template).await;
+        assert_eq!((counts.held, counts.cancelled), (2, 2));
+        sale.world.assert_sound(None).await;
+        sale.world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_pause_and_an_end_are_seen_through_what_is_remembered() {
+        let sale = Sale::start("paused", 5).await;
+        let won = sale.sell(5).await;
+        for (verb, code) in [("pause", "PAUSED"), ("resume", "SOLD_OUT"), ("end", "ENDED")] {
+            if verb != "resume" {
+                sale.until_remembered().await;
+            }
+            sale.world.api().turn(sale.template, verb).await.unwrap();
+            sale.until_both_say(code).await;
+        }
+        for api in [0, 1] {
+            sale.assert_won_again(&won[api], api).await;
+        }
+        sale.world.assert_sound(None).await;
+        sale.world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_gate_that_went_back_in_time_gives_nothing_out_again_and_its_winners_their_coupons() {
+        let (mut servers, world) = private_world("wentback").await;
+        let sale = Sale::on(world, 10).await;
+        let mut won = sale.sell(5).await;
+        let copy = copy_of_gate_file(&mut servers).await;
+        // Sales that the old file does not contain.
+        for _ in 0..5 {
+            won.push(sale.win(0).await);
+        }
+        sale.until_remembered().await;
+        servers.gate.kill().unwrap();
+        restore(&copy, &servers);
+        servers.gate.start().await.unwrap();
+        open_again(&sale.world, sale.template, 10).await;
+        sale.until_both_say("SOLD_OUT").await;
+        sale.until_remembered().await;
+        for (winner, api) in won.iter().zip([0, 1].into_iter().cycle()) {
+            sale.assert_won_again(winner, api).await;
+        }
+        assert_eq!(sale.world.count(sale.template).await.all(), 10);
+        sale.world.assert_sound(None).await;
+        end(sale.world, &mut servers).await;
+    }
 }

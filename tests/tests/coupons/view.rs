@@ -32,6 +32,7 @@ const WRITTEN: &str = "all-is-written";
 
 #[tokio::test]
 async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_ended() {
+    devstack::quick_fault_test_of("view");
     let settings = ["--maxmemory", MEMORY, NOTIFY_EVICTIONS[0], NOTIFY_EVICTIONS[1]];
     let server = OwnView::start("readers", &settings).await.unwrap();
     let servers = TestServers::shared().with_view(&server.url());

@@ -29,12 +29,8 @@ enum Away {
 
 #[tokio::test]
 async fn changes_that_the_topic_forgot_while_the_consumer_was_stopped_are_missing_on_no_list() {
+    devstack::quick_fault_test_of("sync-consumer");
     forget_unread("forgotten stopped", Away::Stopped).await;
-}
-
-#[tokio::test]
-async fn changes_that_the_topic_forgot_while_the_consumer_was_paused_are_missing_on_no_list() {
-    forget_unread("forgotten paused", Away::Paused).await;
 }
 
 async fn forget_unread(name: &str, away: Away) {
@@ -84,36 +80,6 @@ async fn forget_unread(name: &str, away: Away) {
         until(async || listed_for(&world, user).await, |listed| *listed == left).await;
     }
     assert_eq!(gaps(&world).await, before);
-    world.end().await;
-}
-
-#[tokio::test]
-async fn the_marks_of_the_tailers_transactions_are_gaps_in_nothing_that_views_are_made_of() {
-    let mut world = World::start("marks").await;
-    let template = world.template(USERS * KILLS, |new| new).await;
-    world.warm_views(1..=USERS).await;
-    for kill in 0..KILLS {
-        let wishes = (1..=USERS).map(|user| Wish::one(template, UserId(kill * USERS + user)));
-        let (crowd, wishes): (_, Vec<Wish>) = (world.crowd(), wishes.collect());
-        let wave = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
-        world.until(template, |counts| counts.all() > kill * USERS).await;
-        world.platform.cdc_tailer.kill().unwrap();
-        world.platform.cdc_tailer.start().await.unwrap();
-        assert_eq!(wave.await.unwrap().given_up, 0);
-    }
-    world.assert_sound(None).await;
-    // The tailer's own topic has control records: offsets without a message.
-    let topics = &world.sources.topics;
-    let marks = offsets_without_message(&world, &topics.checkpoint()).await;
-    assert!(marks > 0, "nothing is proved where there were no transactions");
-    assert_eq!(offsets_without_message(&world, &topics.user_coupon()).await, 0);
-    let dropped = "sync_consumer_dropped_views_total{reason=\"gap\"}";
-    let dropped = world.platform.sync_consumer.metric(dropped).await;
-    assert_eq!((gaps(&world).await, dropped), (0, Some(0.0)));
-    for user in 1..=USERS {
-        let view = world.sources.view.contents(UserId(user)).await.unwrap();
-        assert!(view.trusted && view.list.len() == 1, "user {user}: {view:?}");
-    }
     world.end().await;
 }
 
@@ -202,4 +168,43 @@ async fn offsets_without_message(world: &World, topic: &str) -> i64 {
     let counted = messages.iter().filter(|message| message.offset < ends[&message.partition]);
     let offsets: i64 = spans.iter().map(|held| held.end - held.start).sum();
     offsets - counted.count() as i64
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_that_the_topic_forgot_while_the_consumer_was_paused_are_missing_on_no_list() {
+        forget_unread("forgotten paused", Away::Paused).await;
+    }
+
+    #[tokio::test]
+    async fn the_marks_of_the_tailers_transactions_are_gaps_in_nothing_that_views_are_made_of() {
+        let mut world = World::start("marks").await;
+        let template = world.template(USERS * KILLS, |new| new).await;
+        world.warm_views(1..=USERS).await;
+        for kill in 0..KILLS {
+            let wishes = (1..=USERS).map(|user| Wish::one(template, UserId(kill * USERS + user)));
+            let (crowd, wishes): (_, Vec<Wish>) = (world.crowd(), wishes.collect());
+            let wave = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
+            world.until(template, |counts| counts.all() > kill * USERS).await;
+            world.platform.cdc_tailer.kill().unwrap();
+            world.platform.cdc_tailer.start().await.unwrap();
+            assert_eq!(wave.await.unwrap().given_up, 0);
+        }
+        world.assert_sound(None).await;
+        // The tailer's own topic has control records: offsets without a message.
+        let topics = &world.sources.topics;
+        let marks = offsets_without_message(&world, &topics.checkpoint()).await;
+        assert!(marks > 0, "nothing is proved where there were no transactions");
+        assert_eq!(offsets_without_message(&world, &topics.user_coupon()).await, 0);
+        let dropped = "sync_consumer_dropped_views_total{reason=\"gap\"}";
+        let dropped = world.platform.sync_consumer.metric(dropped).await;
+        assert_eq!((gaps(&world).await, dropped), (0, Some(0.0)));
+        for user in 1..=USERS {
+            let view = world.sources.view.contents(UserId(user)).await.unwrap();
+            assert!(view.trusted && view.list.len() == 1, "user {user}: {view:?}");
+        }
+        world.end().await;
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use shopper::{Answer, Api, NewTemplate};
 
 use crate::{
-    desk::{another_merchant, get, post, refusal, world_on},
+    desk::{another_merchant, get, post, refusal},
     operators::cli::Cli,
 };
 
@@ -41,15 +41,14 @@ fn users(ids: impl IntoIterator<Item = i64>) -> Vec<String> {
     ids.into_iter().map(|id| id.to_string()).collect()
 }
 
-testkit::on_each_flavor! {
-    outcomes:
-    each_row_has_its_outcome_and_a_job_is_done_once_under_its_key,
-    each_row_on_mysql_has_its_outcome_and_a_job_is_done_once_under_its_key,
+#[tokio::test]
+async fn each_row_has_its_outcome_and_a_job_is_done_once_under_its_key() {
+    outcomes(Flavor::Mariadb).await;
 }
 
 async fn outcomes(flavor: Flavor) {
-    let started = world_on(flavor, "grants", |options| options).await;
-    let Some((world, _database)) = started else { return };
+    let started = World::start_on_flavor(flavor, "grants", |options| options).await;
+    let Some(world) = started else { return };
     let api = world.api();
     let template = world.template(12, |new| new).await;
     let anna = api.shopper(UserId(1)).unwrap();
@@ -183,17 +182,11 @@ async fn a_job_waits_for_a_paused_template_and_can_be_cancelled_and_a_file_is_on
     world.end().await;
 }
 
-testkit::on_each_flavor! {
-    killed:
-    a_job_whose_process_is_killed_goes_on_and_grants_nothing_twice,
-    a_job_on_mysql_whose_process_is_killed_goes_on_and_grants_nothing_twice,
-}
-
 /// Without a limit per user nothing but the rows' own keys keeps a repeated row from taking a second coupon.
 async fn killed(flavor: Flavor) {
     let two = |options| PlatformOptions { apis: 2, ..options };
-    let started = world_on(flavor, "grants killed", two).await;
-    let Some((mut world, _database)) = started else { return };
+    let started = World::start_on_flavor(flavor, "grants killed", two).await;
+    let Some(mut world) = started else { return };
     let unlimited = |new| NewTemplate { per_user_limit: 0, ..new };
     let template = world.template(2 * MANY, unlimited).await;
     let body = json!({ "user_ids": users(1..=MANY), "reason": "killed" });
@@ -217,86 +210,101 @@ async fn killed(flavor: Flavor) {
     world.end().await;
 }
 
-/// The claims of three rows hang behind the gate, and the job is cancelled meanwhile. The rows show how these claims
-/// end.
-#[tokio::test]
-async fn a_row_that_lands_after_its_job_was_cancelled_says_so() {
-    let mut world = World::start("grants under way").await;
-    let hold = world.platform.options.dir.join("hold");
-    let process = &mut world.platform.apis[0];
-    process.set_env("FAIL_POINTS", &format!("claims.after_gate=hold:{}", hold.display()));
-    process.restart().await.unwrap();
-    let api = world.api();
-    let template = world.template(10, |new| new).await;
-    fs::write(&hold, "").unwrap();
-    let body = json!({ "user_ids": users(1..=3), "reason": "slow" });
-    let job = job_of(&grant(api, template, "k", &body).await);
-    let under_way = async || world.platform.apis[0].metric("coupon_claims_under_way").await;
-    until(under_way, |claims| *claims == Some(3.0)).await;
-    let reason = json!({ "reason": "not needed" });
-    let cancelled = post(api, &format!("/v1/jobs/{job}/cancel"), &reason).await;
-    assert_eq!(cancelled.status, 200, "{}", cancelled.body);
-    // The job's turn does not wait for these claims.
-    let turned = async || progress(api, &job).await;
-    let has_turned =
-        |seen: &Value| seen["waits_for"] == "CLAIM_PENDING" || seen.get("ended_at").is_some();
-    until(turned, has_turned).await;
-    fs::remove_file(hold).unwrap();
-    let seen = ended(api, &job).await;
-    world.assert_sound(None).await;
-    let landed = world.count(template).await.all();
-    let outcomes = &seen["outcomes"];
-    let of = |outcome: &str| outcomes[outcome].as_i64().unwrap_or_default();
-    assert_eq!((of("granted"), of("cancelled")), (landed, 3 - landed), "{seen}");
-    assert_eq!(seen["state"], "cancelled");
-    world.end().await;
-}
+mod full {
+    use super::*;
 
-/// One merchant's jobs are more than there are workers. Another merchant's small job and users' claims are done while
-/// they are under way.
-#[tokio::test]
-async fn the_large_jobs_of_a_merchant_keep_neither_another_ones_job_nor_claims_waiting() {
-    let world = World::start("grants fair").await;
-    let api = world.api();
-    let (jobs, rows, few) = (6, 8_000, 300);
-    let unlimited = |new| NewTemplate { per_user_limit: 0, ..new };
-    let large = world.template(jobs * rows, unlimited).await;
-    let live = world.template(30, |new| new).await;
-    let foreign = another_merchant(api).await;
-    let new = NewTemplate::simple("B", few, world.clock.now(), chrono::TimeDelta::hours(1));
-    let small = foreign.publish_new(&new).await.unwrap().id;
-    let mut large_ones = Vec::new();
-    for number in 0..jobs {
-        let body = json!({ "user_ids": users(1..=rows), "reason": "large" });
-        large_ones.push(job_of(&grant(api, large, &format!("large-{number}"), &body).await));
+    #[tokio::test]
+    async fn each_row_on_mysql_has_its_outcome_and_a_job_is_done_once_under_its_key() {
+        outcomes(Flavor::Mysql).await;
     }
-    world.until(large, |counts| counts.all() > 0).await;
 
-    let body = json!({ "user_ids": users(1..=few), "reason": "small" });
-    let small_one = job_of(&grant(&foreign, small, "small", &body).await);
-    for user in 1..=30 {
-        let shopper = api.shopper(UserId(user)).unwrap();
-        assert_eq!(shopper.claim(live, None, 1).await.unwrap().status, 201);
+    testkit::on_each_flavor! {
+        killed:
+        a_job_whose_process_is_killed_goes_on_and_grants_nothing_twice,
+        a_job_on_mysql_whose_process_is_killed_goes_on_and_grants_nothing_twice,
     }
-    let seen = ended(&foreign, &small_one).await;
-    assert_eq!(seen["outcomes"], json!({ "granted": few }));
-    let mut pending = 0;
-    for job in &large_ones {
-        pending += progress(api, job).await["pending"].as_i64().unwrap();
-    }
-    assert!(pending > 0, "the large jobs ended first");
 
-    let (reason, mut granted) = (json!({ "reason": "enough seen" }), 0);
-    for job in &large_ones {
-        assert_eq!(post(api, &format!("/v1/jobs/{job}/cancel"), &reason).await.status, 200);
+    /// The claims of three rows hang behind the gate, and the job is cancelled meanwhile. The rows show how these claims
+    /// end.
+    #[tokio::test]
+    async fn a_row_that_lands_after_its_job_was_cancelled_says_so() {
+        let mut world = World::start("grants under way").await;
+        let hold = world.platform.options.dir.join("hold");
+        let process = &mut world.platform.apis[0];
+        process.set_env("FAIL_POINTS", &format!("claims.after_gate=hold:{}", hold.display()));
+        process.restart().await.unwrap();
+        let api = world.api();
+        let template = world.template(10, |new| new).await;
+        fs::write(&hold, "").unwrap();
+        let body = json!({ "user_ids": users(1..=3), "reason": "slow" });
+        let job = job_of(&grant(api, template, "k", &body).await);
+        let under_way = async || world.platform.apis[0].metric("coupon_claims_under_way").await;
+        until(under_way, |claims| *claims == Some(3.0)).await;
+        let reason = json!({ "reason": "not needed" });
+        let cancelled = post(api, &format!("/v1/jobs/{job}/cancel"), &reason).await;
+        assert_eq!(cancelled.status, 200, "{}", cancelled.body);
+        // The job's turn does not wait for these claims.
+        let turned = async || progress(api, &job).await;
+        let has_turned =
+            |seen: &Value| seen["waits_for"] == "CLAIM_PENDING" || seen.get("ended_at").is_some();
+        until(turned, has_turned).await;
+        fs::remove_file(hold).unwrap();
+        let seen = ended(api, &job).await;
+        world.assert_sound(None).await;
+        let landed = world.count(template).await.all();
+        let outcomes = &seen["outcomes"];
+        let of = |outcome: &str| outcomes[outcome].as_i64().unwrap_or_default();
+        assert_eq!((of("granted"), of("cancelled")), (landed, 3 - landed), "{seen}");
+        assert_eq!(seen["state"], "cancelled");
+        world.end().await;
     }
-    for job in &large_ones {
-        let outcomes = &ended(api, job).await["outcomes"];
-        granted += outcomes["granted"].as_i64().unwrap_or_default();
+
+    /// One merchant's jobs are more than there are workers. Another merchant's small job and users' claims are done while
+    /// they are under way.
+    #[tokio::test]
+    async fn the_large_jobs_of_a_merchant_keep_neither_another_ones_job_nor_claims_waiting() {
+        let world = World::start("grants fair").await;
+        let api = world.api();
+        let (jobs, rows, few) = (6, 8_000, 300);
+        let unlimited = |new| NewTemplate { per_user_limit: 0, ..new };
+        let large = world.template(jobs * rows, unlimited).await;
+        let live = world.template(30, |new| new).await;
+        let foreign = another_merchant(api).await;
+        let new = NewTemplate::simple("B", few, world.clock.now(), chrono::TimeDelta::hours(1));
+        let small = foreign.publish_new(&new).await.unwrap().id;
+        let mut large_ones = Vec::new();
+        for number in 0..jobs {
+            let body = json!({ "user_ids": users(1..=rows), "reason": "large" });
+            large_ones.push(job_of(&grant(api, large, &format!("large-{number}"), &body).await));
+        }
+        world.until(large, |counts| counts.all() > 0).await;
+
+        let body = json!({ "user_ids": users(1..=few), "reason": "small" });
+        let small_one = job_of(&grant(&foreign, small, "small", &body).await);
+        for user in 1..=30 {
+            let shopper = api.shopper(UserId(user)).unwrap();
+            assert_eq!(shopper.claim(live, None, 1).await.unwrap().status, 201);
+        }
+        let seen = ended(&foreign, &small_one).await;
+        assert_eq!(seen["outcomes"], json!({ "granted": few }));
+        let mut pending = 0;
+        for job in &large_ones {
+            pending += progress(api, job).await["pending"].as_i64().unwrap();
+        }
+        assert!(pending > 0, "the large jobs ended first");
+
+        let (reason, mut granted) = (json!({ "reason": "enough seen" }), 0);
+        for job in &large_ones {
+            assert_eq!(post(api, &format!("/v1/jobs/{job}/cancel"), &reason).await.status, 200);
+        }
+        for job in &large_ones {
+            let outcomes = &ended(api, job).await["outcomes"];
+            granted += outcomes["granted"].as_i64().unwrap_or_default();
+        }
+        assert_eq!(world.count(large).await.all(), granted);
+        assert_eq!(world.count(small).await.all(), few);
+        assert_eq!(world.count(live).await.all(), 30);
+        world.assert_sound(None).await;
+        world.end().await;
     }
-    assert_eq!(world.count(large).await.all(), granted);
-    assert_eq!(world.count(small).await.all(), few);
-    assert_eq!(world.count(live).await.all(), 30);
-    world.assert_sound(None).await;
-    world.end().await;
 }

@@ -2,32 +2,16 @@
 
 pub(crate) mod coupons;
 pub(crate) mod grants;
-pub(crate) mod races;
-pub(crate) mod take_back;
 
-use devstack::{Endpoints, Flavor, OwnDatabase, PlatformOptions, TestServers, if_installed};
-use pipeline_tests::World;
+/// The full tier: CONTRIBUTING.md, "Two tiers".
+pub(crate) mod full {
+    pub(crate) mod races;
+    pub(crate) mod take_back;
+}
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api};
-
-/// Starts a platform on the shared MariaDB, or on a MySQL of its own, which ends with the second value. `None` if MySQL
-/// is not installed.
-pub(crate) async fn world_on(
-    flavor: Flavor,
-    name: &str,
-    change: impl FnOnce(PlatformOptions) -> PlatformOptions,
-) -> Option<(World, Option<OwnDatabase>)> {
-    if flavor == Flavor::Mariadb {
-        return Some((World::start_with(name, change).await, None));
-    }
-    let own_name = format!("{}-{}", name.replace(' ', "-"), flavor.name());
-    let own = if_installed(OwnDatabase::start(&own_name, flavor, &[]).await, &own_name)?;
-    let shared = TestServers::shared().endpoints().clone();
-    let endpoints = Endpoints { database_url: own.url(), ..shared };
-    let world = World::start_on(&TestServers::at(endpoints), name, change).await;
-    Some((world, Some(own)))
-}
 
 /// Sends a change with the operator's key.
 pub(crate) async fn post(api: &Api, path: &str, body: &Value) -> Answer {

@@ -23,46 +23,6 @@ const AT_ONCE: usize = 30;
 const DUELS: i64 = 30;
 
 #[tokio::test]
-async fn of_thirty_confirmations_and_cancellations_at_once_one_wins_and_stock_comes_back_once() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("hold races", two).await;
-    let template = world.template(ROUNDS, |new| new.held_for(LONG)).await;
-    let mut confirmed = 0;
-    for user in 1..=ROUNDS {
-        let (shopper, claim) = claimed(&world, template, (user, "a"), 1).await;
-        let barrier = Arc::new(Barrier::new(AT_ONCE));
-        let calls = (0..AT_ONCE).map(|call| {
-            let (api, barrier) = (&world.apis[call % 2], Arc::clone(&barrier));
-            let (shopper, id) = (&shopper, claim.id);
-            async move {
-                barrier.wait().await;
-                match call % 3 {
-                    0 => api.confirm(id, &format!("pay-{user}-{call}"), None).await.unwrap(),
-                    1 => shopper.cancel(id, None).await.unwrap(),
-                    _ => api.cancel(id, "a race", None).await.unwrap(),
-                }
-            }
-        });
-        let answers = join_all(calls).await;
-        assert!(answers.iter().all(is_expected), "{answers:?}");
-        let succeeded = |part: usize| {
-            answers.iter().skip(part).step_by(3).filter(|answer| answer.status == 200).count()
-        };
-        assert!(succeeded(0) <= 1, "one payment: {answers:?}");
-        // The shop may also cancel what was confirmed.
-        assert_eq!(succeeded(2), AT_ONCE / 3, "{answers:?}");
-        confirmed += i64::from(succeeded(0) == 1);
-    }
-    let counts = world.count(template).await;
-    assert_eq!((counts.cancelled, counts.all()), (ROUNDS, ROUNDS));
-    assert_eq!(number(&world, "select count(*) from coupon_payment").await, confirmed);
-    assert_eq!(stock(&world, template).await, (ROUNDS, ROUNDS));
-    assert_eq!(returns(&world, template).await, ROUNDS, "each came back once");
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
-#[tokio::test]
 async fn a_payment_and_its_users_cancellation_at_once_have_one_winner() {
     let two = |options| PlatformOptions { apis: 2, ..options };
     let world = World::start_with("hold duel", two).await;
@@ -98,4 +58,49 @@ fn is_expected(answer: &Answer) -> bool {
     let (status, code) = refusal(answer);
     status == 200
         || (status == 409 && ["ALREADY_CONFIRMED", "COUPON_CANCELLED"].contains(&code.as_str()))
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_thirty_confirmations_and_cancellations_at_once_one_wins_and_stock_comes_back_once()
+    {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("hold races", two).await;
+        let template = world.template(ROUNDS, |new| new.held_for(LONG)).await;
+        let mut confirmed = 0;
+        for user in 1..=ROUNDS {
+            let (shopper, claim) = claimed(&world, template, (user, "a"), 1).await;
+            let barrier = Arc::new(Barrier::new(AT_ONCE));
+            let calls = (0..AT_ONCE).map(|call| {
+                let (api, barrier) = (&world.apis[call % 2], Arc::clone(&barrier));
+                let (shopper, id) = (&shopper, claim.id);
+                async move {
+                    barrier.wait().await;
+                    match call % 3 {
+                        0 => api.confirm(id, &format!("pay-{user}-{call}"), None).await.unwrap(),
+                        1 => shopper.cancel(id, None).await.unwrap(),
+                        _ => api.cancel(id, "a race", None).await.unwrap(),
+                    }
+                }
+            });
+            let answers = join_all(calls).await;
+            assert!(answers.iter().all(is_expected), "{answers:?}");
+            let succeeded = |part: usize| {
+                answers.iter().skip(part).step_by(3).filter(|answer| answer.status == 200).count()
+            };
+            assert!(succeeded(0) <= 1, "one payment: {answers:?}");
+            // The shop may also cancel what was confirmed.
+            assert_eq!(succeeded(2), AT_ONCE / 3, "{answers:?}");
+            confirmed += i64::from(succeeded(0) == 1);
+        }
+        let counts = world.count(template).await;
+        assert_eq!((counts.cancelled, counts.all()), (ROUNDS, ROUNDS));
+        assert_eq!(number(&world, "select count(*) from coupon_payment").await, confirmed);
+        assert_eq!(stock(&world, template).await, (ROUNDS, ROUNDS));
+        assert_eq!(returns(&world, template).await, ROUNDS, "each came back once");
+        world.assert_sound(None).await;
+        world.end().await;
+    }
 }

@@ -81,59 +81,6 @@ async fn assert_no_error_of_ours(world: &World) {
 }
 
 #[tokio::test]
-async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
-    let world = World::start("half bodies").await;
-    let template = world.template(10, |new| new).await;
-    let shopper = |user| world.api().shopper(UserId(user)).unwrap();
-    let began = Instant::now();
-    let (one, other) = (shopper(1), shopper(2));
-    let by_length = begin(&world, &one, template, "content-length: 14\r\n\r\n{\"quantity\"").await;
-    let in_chunks = "transfer-encoding: chunked\r\n\r\n8\r\n{\"quan";
-    let in_chunks = begin(&world, &other, template, in_chunks).await;
-    assert_free(&shopper(3), template).await;
-    for line in [by_length, in_chunks] {
-        let response = response(line).await;
-        assert_eq!(
-            (response.status, &response.problem["code"]),
-            (408, &Value::from("BODY_INCOMPLETE")),
-            "{response:?}"
-        );
-        assert!(
-            response.retry_after.is_some() && response.problem["retryable"] == true,
-            "{response:?}"
-        );
-    }
-    let took = began.elapsed();
-    assert!((REQUEST_MAX..2 * REQUEST_MAX).contains(&took), "{took:?}");
-    assert_eq!(world.count(template).await.all(), 1, "the third user's");
-    for shopper in [one, other] {
-        assert_free(&shopper, template).await;
-    }
-    assert_eq!(world.count(template).await.all(), 3);
-    world.assert_sound(None).await;
-    assert_no_error_of_ours(&world).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn what_takes_too_long_by_our_own_fault_is_unknown_and_says_so() {
-    let mut world = World::start("silent database").await;
-    let url = &world.scope.endpoints.database_url;
-    let proxy = Proxy::before(url).await;
-    let url = proxy.instead_of(url);
-    let api = &mut world.platform.apis[0];
-    api.set_env("DATABASE_URL", &url);
-    api.restart().await.unwrap();
-    let shopper = world.api().shopper(UserId(1)).unwrap();
-    let _held = proxy.hold_answer(b"from user_coupon where id = ?");
-    let request = shopper.request(Method::GET, "/v1/me/coupons/1");
-    let answer = shopper.send(request).await.unwrap();
-    assert_eq!((answer.status, answer.code().as_deref()), (503, Some("TIMEOUT")), "{answer:?}");
-    assert!(answer.retry_after.is_some(), "{answer:?}");
-    world.end().await;
-}
-
-#[tokio::test]
 async fn a_body_that_breaks_off_is_said_to_be_incomplete_and_claims_nothing() {
     let world = World::start("broken bodies").await;
     let template = world.template(10, |new| new).await;
@@ -170,4 +117,62 @@ async fn a_body_that_breaks_off_is_said_to_be_incomplete_and_claims_nothing() {
     world.assert_sound(None).await;
     assert_no_error_of_ours(&world).await;
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_takes_too_long_by_our_own_fault_is_unknown_and_says_so() {
+        let mut world = World::start("silent database").await;
+        let url = &world.scope.endpoints.database_url;
+        let proxy = Proxy::before(url).await;
+        let url = proxy.instead_of(url);
+        let api = &mut world.platform.apis[0];
+        api.set_env("DATABASE_URL", &url);
+        api.restart().await.unwrap();
+        let shopper = world.api().shopper(UserId(1)).unwrap();
+        let _held = proxy.hold_answer(b"from user_coupon where id = ?");
+        let request = shopper.request(Method::GET, "/v1/me/coupons/1");
+        let answer = shopper.send(request).await.unwrap();
+        assert_eq!((answer.status, answer.code().as_deref()), (503, Some("TIMEOUT")), "{answer:?}");
+        assert!(answer.retry_after.is_some(), "{answer:?}");
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_body_that_never_comes_is_answered_in_time_and_claims_nothing() {
+        let world = World::start("half bodies").await;
+        let template = world.template(10, |new| new).await;
+        let shopper = |user| world.api().shopper(UserId(user)).unwrap();
+        let began = Instant::now();
+        let (one, other) = (shopper(1), shopper(2));
+        let by_length =
+            begin(&world, &one, template, "content-length: 14\r\n\r\n{\"quantity\"").await;
+        let in_chunks = "transfer-encoding: chunked\r\n\r\n8\r\n{\"quan";
+        let in_chunks = begin(&world, &other, template, in_chunks).await;
+        assert_free(&shopper(3), template).await;
+        for line in [by_length, in_chunks] {
+            let response = response(line).await;
+            assert_eq!(
+                (response.status, &response.problem["code"]),
+                (408, &Value::from("BODY_INCOMPLETE")),
+                "{response:?}"
+            );
+            assert!(
+                response.retry_after.is_some() && response.problem["retryable"] == true,
+                "{response:?}"
+            );
+        }
+        let took = began.elapsed();
+        assert!((REQUEST_MAX..2 * REQUEST_MAX).contains(&took), "{took:?}");
+        assert_eq!(world.count(template).await.all(), 1, "the third user's");
+        for shopper in [one, other] {
+            assert_free(&shopper, template).await;
+        }
+        assert_eq!(world.count(template).await.all(), 3);
+        world.assert_sound(None).await;
+        assert_no_error_of_ours(&world).await;
+        world.end().await;
+    }
 }

@@ -238,43 +238,6 @@ fn confused(key: &Key, claims: &Value) -> Vec<String> {
     forged
 }
 
-#[tokio::test]
-async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_read() {
-    let (old, new, unknown) = (Key::new("old"), Key::new("new"), Key::new("unknown"));
-    let (world, file) = world_with_file("jwks file", &[&old], 5).await;
-    let claims = json!({ "sub": "1", "exp": LATER });
-    let of = async |key: &Key| status(&world, &key.token(&claims)).await;
-    let nameless = async |key: &Key| status(&world, &key.token_naming(None, &claims)).await;
-    assert_eq!((of(&old).await, nameless(&old).await), (200, 200), "of one key no name is needed");
-    let started = fs::read_to_string(world.platform.apis[0].log()).unwrap();
-    for setting in ["set JWT_ISSUER", "set JWT_AUDIENCE"] {
-        assert!(started.contains(setting), "nobody is warned that tokens of others are accepted");
-    }
-
-    publish(&file, &[&old, &new]);
-    assert_eq!((of(&new).await, of(&old).await), (200, 200), "both at once");
-    assert_eq!(nameless(&new).await, 401, "of two nobody knows which");
-
-    fs::write(&file, "half a se").unwrap();
-    let log = world.platform.apis[0].log();
-    // A name that is not in the set makes the api read the file again, but not at every request.
-    let kept = async || {
-        assert_eq!(of(&unknown).await, 401);
-        fs::read_to_string(&log).unwrap().contains("the keys of tokens stay as they are")
-    };
-    until(kept, |kept| *kept).await;
-    assert_eq!((of(&new).await, of(&old).await), (200, 200), "the last set");
-
-    publish(&file, &[&new]);
-    let withdrawn = async || {
-        assert_eq!(of(&unknown).await, 401);
-        of(&old).await
-    };
-    until(withdrawn, |status| *status == 401).await;
-    assert_eq!((of(&new).await, nameless(&new).await), (200, 200));
-    world.end().await;
-}
-
 /// Clock leeway for the issuer in this test, in seconds: far longer than the test takes.
 const LEEWAY: i64 = 120;
 
@@ -315,4 +278,52 @@ async fn keys_of_each_kind_sign_tokens_that_are_good_within_the_leeway_and_not_b
         assert_eq!(status(&world, &format!("{other}.{signature}")).await, 401, "{name}");
     }
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_read() {
+        let (old, new, unknown) = (Key::new("old"), Key::new("new"), Key::new("unknown"));
+        let (world, file) = world_with_file("jwks file", &[&old], 5).await;
+        let claims = json!({ "sub": "1", "exp": LATER });
+        let of = async |key: &Key| status(&world, &key.token(&claims)).await;
+        let nameless = async |key: &Key| status(&world, &key.token_naming(None, &claims)).await;
+        assert_eq!(
+            (of(&old).await, nameless(&old).await),
+            (200, 200),
+            "of one key no name is needed"
+        );
+        let started = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+        for setting in ["set JWT_ISSUER", "set JWT_AUDIENCE"] {
+            assert!(
+                started.contains(setting),
+                "nobody is warned that tokens of others are accepted"
+            );
+        }
+
+        publish(&file, &[&old, &new]);
+        assert_eq!((of(&new).await, of(&old).await), (200, 200), "both at once");
+        assert_eq!(nameless(&new).await, 401, "of two nobody knows which");
+
+        fs::write(&file, "half a se").unwrap();
+        let log = world.platform.apis[0].log();
+        // A name that is not in the set makes the api read the file again, but not at every request.
+        let kept = async || {
+            assert_eq!(of(&unknown).await, 401);
+            fs::read_to_string(&log).unwrap().contains("the keys of tokens stay as they are")
+        };
+        until(kept, |kept| *kept).await;
+        assert_eq!((of(&new).await, of(&old).await), (200, 200), "the last set");
+
+        publish(&file, &[&new]);
+        let withdrawn = async || {
+            assert_eq!(of(&unknown).await, 401);
+            of(&old).await
+        };
+        until(withdrawn, |status| *status == 401).await;
+        assert_eq!((of(&new).await, nameless(&new).await), (200, 200));
+        world.end().await;
+    }
 }

@@ -6,5 +6,9 @@ pub(crate) mod connections;
 pub(crate) mod error_codes;
 pub(crate) mod headers;
 pub(crate) mod jwks;
-pub(crate) mod openapi;
 pub(crate) mod rate_limit;
+
+/// The full tier: CONTRIBUTING.md, "Two tiers".
+pub(crate) mod full {
+    pub(crate) mod openapi;
+}

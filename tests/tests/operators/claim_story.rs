@@ -112,90 +112,98 @@ async fn the_story_of_a_direct_claim_leads_from_its_request_to_its_coupons_ends(
     world.end().await;
 }
 
-#[tokio::test]
-async fn the_story_of_a_queued_claim_says_where_it_waits_and_then_how_it_ended() {
-    let mut world = World::start_queued("queued story").await;
-    let (cli, names) = (Cli::of(&world), TopicNames::new(&world.scope.topic_prefix));
-    let [landing, ending] =
-        [world.template(5, after_topic).await, world.template(5, after_topic).await];
-    world.platform.lander.pause().unwrap();
-    let mut promises = Promises::default();
-    let anna = shopper(&world, 0, 1);
-    for template in [landing, ending] {
-        let answer = promises.claim(&anna, template, Some(KEY), 1).await;
-        assert_eq!(answer.status, 202, "{answer:?}");
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_story_of_a_queued_claim_says_where_it_waits_and_then_how_it_ended() {
+        let mut world = World::start_queued("queued story").await;
+        let (cli, names) = (Cli::of(&world), TopicNames::new(&world.scope.topic_prefix));
+        let [landing, ending] =
+            [world.template(5, after_topic).await, world.template(5, after_topic).await];
+        world.platform.lander.pause().unwrap();
+        let mut promises = Promises::default();
+        let anna = shopper(&world, 0, 1);
+        for template in [landing, ending] {
+            let answer = promises.claim(&anna, template, Some(KEY), 1).await;
+            assert_eq!(answer.status, 202, "{answer:?}");
+        }
+        let ids: Vec<ClaimId> = promises.claims.iter().map(|claim| claim.id).collect();
+        let story = format!("claim story {} --template {landing}", ids[0]);
+        let waiting = cli.json(&story).await;
+        let so_far = ["received done", "admitted done", "relayed done", "taken pending"];
+        assert_eq!(states(&waiting), so_far, "{waiting}");
+        assert_eq!(waiting["status"], "processing");
+        let admitted = hop(&waiting, "admitted");
+        assert_eq!((&admitted["stock_from"], &admitted["stock_to"]), (&json!(5), &json!(4)));
+        let sent = message_of(&world, &names.claims(), &hop(&waiting, "relayed")).await;
+        let sent = decode_claim(&sent.payload.unwrap()).unwrap();
+        assert_eq!(sent.admission.claim.id, ids[0]);
+        assert_eq!(world.count(landing).await.all(), 0, "nothing has landed");
+        let without = cli.run(&format!("claim story {}", ids[0])).await;
+        assert!(without.code == 1 && without.err.contains("(TEMPLATE_NEEDED)"), "{without:?}");
+        let waited = number(&hop(&waiting, "taken")["took_ms"]);
+        let later = async || number(&hop(&cli.json(&story).await, "taken")["took_ms"]);
+        until(later, |later| *later > waited).await;
+
+        cli.json(&format!("template end {ending} --accepted reject --yes")).await;
+        world.platform.lander.resume().unwrap();
+        let told = async || cli.json(&story).await;
+        let is_published =
+            |told: &Value| is(told, "published", "done") && is(told, "visible", "done");
+        let told = until(told, is_published).await;
+        let whole = ["taken done", "landed done", "published done", "visible done", "armed done"];
+        assert_eq!(states(&told)[3..8], whole, "{told}");
+        let (before, after) = (hop(&waiting, "relayed"), hop(&told, "relayed"));
+        assert_eq!((&before["offset"], &before["at"]), (&after["offset"], &after["at"]));
+
+        let rejected = format!("claim story {} --template {ending}", ids[1]);
+        let told = async || cli.json(&rejected).await;
+        let told = until(told, |told| is(told, "rejected", "done")).await;
+        assert_eq!((&told["status"], &told["code"]), (&json!("rejected"), &json!("ENDED")));
+        assert_eq!(hop(&told, "rejected")["code"], "ENDED");
+        assert!(is(&told, "relayed", "done") && hop(&told, "landed").is_null(), "{told}");
+        assert_eq!(world.count(ending).await.all(), 0);
+        assert_sold(&world, landing, 1).await;
+        world.end().await;
     }
-    let ids: Vec<ClaimId> = promises.claims.iter().map(|claim| claim.id).collect();
-    let story = format!("claim story {} --template {landing}", ids[0]);
-    let waiting = cli.json(&story).await;
-    let so_far = ["received done", "admitted done", "relayed done", "taken pending"];
-    assert_eq!(states(&waiting), so_far, "{waiting}");
-    assert_eq!(waiting["status"], "processing");
-    let admitted = hop(&waiting, "admitted");
-    assert_eq!((&admitted["stock_from"], &admitted["stock_to"]), (&json!(5), &json!(4)));
-    let sent = message_of(&world, &names.claims(), &hop(&waiting, "relayed")).await;
-    let sent = decode_claim(&sent.payload.unwrap()).unwrap();
-    assert_eq!(sent.admission.claim.id, ids[0]);
-    assert_eq!(world.count(landing).await.all(), 0, "nothing has landed");
-    let without = cli.run(&format!("claim story {}", ids[0])).await;
-    assert!(without.code == 1 && without.err.contains("(TEMPLATE_NEEDED)"), "{without:?}");
-    let waited = number(&hop(&waiting, "taken")["took_ms"]);
-    let later = async || number(&hop(&cli.json(&story).await, "taken")["took_ms"]);
-    until(later, |later| *later > waited).await;
 
-    cli.json(&format!("template end {ending} --accepted reject --yes")).await;
-    world.platform.lander.resume().unwrap();
-    let told = async || cli.json(&story).await;
-    let is_published = |told: &Value| is(told, "published", "done") && is(told, "visible", "done");
-    let told = until(told, is_published).await;
-    let whole = ["taken done", "landed done", "published done", "visible done", "armed done"];
-    assert_eq!(states(&told)[3..8], whole, "{told}");
-    let (before, after) = (hop(&waiting, "relayed"), hop(&told, "relayed"));
-    assert_eq!((&before["offset"], &before["at"]), (&after["offset"], &after["at"]));
-
-    let rejected = format!("claim story {} --template {ending}", ids[1]);
-    let told = async || cli.json(&rejected).await;
-    let told = until(told, |told| is(told, "rejected", "done")).await;
-    assert_eq!((&told["status"], &told["code"]), (&json!("rejected"), &json!("ENDED")));
-    assert_eq!(hop(&told, "rejected")["code"], "ENDED");
-    assert!(is(&told, "relayed", "done") && hop(&told, "landed").is_null(), "{told}");
-    assert_eq!(world.count(ending).await.all(), 0);
-    assert_sold(&world, landing, 1).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn without_kafka_the_story_says_what_is_unknown_and_tells_the_rest() {
-    let mut world = World::start_queued_with("story without kafka", two_apis).await;
-    let direct = world.template(5, |new| new).await;
-    let queued = world.template(5, after_topic).await;
-    let mut promises = Promises::default();
-    let anna = shopper(&world, 0, 1);
-    let claimed: Claimed = promises.claim(&anna, direct, Some(KEY), 1).await.json().unwrap();
-    assert_eq!(promises.claim(&anna, queued, Some(KEY), 1).await.status, 202);
-    let accepted = promises.claims[0].id;
-    world.until(queued, |counts| counts.all() == 1).await;
-    let api = &mut world.platform.apis[1];
-    api.stop().await.unwrap();
-    api.set_env("KAFKA_BROKERS", "127.0.0.1:1");
-    api.spawn().unwrap();
-    let story = async |id: ClaimId| {
-        let path = format!("/v1/claim-states/{id}/story");
-        let look = async || {
-            let request = world.apis[1].operator(Method::GET, &path);
-            world.apis[1].send(request).await.ok().filter(|answer| answer.status == 200)
+    #[tokio::test]
+    async fn without_kafka_the_story_says_what_is_unknown_and_tells_the_rest() {
+        let mut world = World::start_queued_with("story without kafka", two_apis).await;
+        let direct = world.template(5, |new| new).await;
+        let queued = world.template(5, after_topic).await;
+        let mut promises = Promises::default();
+        let anna = shopper(&world, 0, 1);
+        let claimed: Claimed = promises.claim(&anna, direct, Some(KEY), 1).await.json().unwrap();
+        assert_eq!(promises.claim(&anna, queued, Some(KEY), 1).await.status, 202);
+        let accepted = promises.claims[0].id;
+        world.until(queued, |counts| counts.all() == 1).await;
+        let api = &mut world.platform.apis[1];
+        api.stop().await.unwrap();
+        api.set_env("KAFKA_BROKERS", "127.0.0.1:1");
+        api.spawn().unwrap();
+        let story = async |id: ClaimId| {
+            let path = format!("/v1/claim-states/{id}/story");
+            let look = async || {
+                let request = world.apis[1].operator(Method::GET, &path);
+                world.apis[1].send(request).await.ok().filter(|answer| answer.status == 200)
+            };
+            until(look, Option::is_some).await.unwrap().json::<Value>().unwrap()
         };
-        until(look, Option::is_some).await.unwrap().json::<Value>().unwrap()
-    };
-    for (id, is_queued) in [(claimed.id, false), (accepted, true)] {
-        let story = story(id).await;
-        let unknown = if is_queued { "unknown" } else { "skipped" };
-        assert!(is(&story, "relayed", unknown) && is(&story, "published", "unknown"), "{story}");
-        assert!(hop(&story, "published")["why"].is_string(), "{story}");
-        assert!(is(&story, "admitted", "done") && is(&story, "landed", "done"), "{story}");
-        assert_eq!(hop(&story, "admitted")["stock_from"], 5, "MySQL says it");
-        assert!(is(&story, "visible", "done") && is(&story, "expired", "pending"), "{story}");
+        for (id, is_queued) in [(claimed.id, false), (accepted, true)] {
+            let story = story(id).await;
+            let unknown = if is_queued { "unknown" } else { "skipped" };
+            assert!(
+                is(&story, "relayed", unknown) && is(&story, "published", "unknown"),
+                "{story}"
+            );
+            assert!(hop(&story, "published")["why"].is_string(), "{story}");
+            assert!(is(&story, "admitted", "done") && is(&story, "landed", "done"), "{story}");
+            assert_eq!(hop(&story, "admitted")["stock_from"], 5, "MySQL says it");
+            assert!(is(&story, "visible", "done") && is(&story, "expired", "pending"), "{story}");
+        }
+        assert_sold(&world, queued, 1).await;
+        world.end().await;
     }
-    assert_sold(&world, queued, 1).await;
-    world.end().await;
 }

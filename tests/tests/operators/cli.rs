@@ -223,52 +223,6 @@ async fn what_is_refused_cannot_be_sent_or_is_not_answered_has_an_exit_code_of_i
 }
 
 #[tokio::test]
-async fn a_call_whose_answer_is_lost_is_sent_again_and_counts_once() {
-    let world = World::start("lost answers").await;
-    let url = world.platform.api_url();
-    let proxy = Proxy::before(url).await;
-    let cli = Cli::of(&world).with("API_URL", &proxy.instead_of(url));
-    let template = world.template(10, |new| new).await;
-
-    let mut movement = proxy.hold_answer(b"stock-movements");
-    let add = format!("stock add {template} 5 --reason more");
-    let (ran, ()) = tokio::join!(cli.run(&add), async {
-        movement.reached().await;
-        movement.cut();
-    });
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let mut look = proxy.hold_answer(b"/stock HTTP");
-    let show = format!("stock show {template}");
-    let (stock, ()) = tokio::join!(cli.json(&show), async {
-        look.reached().await;
-        look.cut();
-    });
-    assert_eq!(stock["total"], 15, "the movement was sent twice and counts once");
-
-    let sale = world.platform.options.dir.join("sale.toml");
-    fs::write(&sale, cli.run("template create --example").await.out).unwrap();
-    let create = format!("template create {}", sale.display());
-    let mut created = proxy.hold_answer(b"POST /v1/templates HTTP");
-    let (ran, ()) = tokio::join!(cli.run(&create), async {
-        created.reached().await;
-        created.cut();
-    });
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let listed = cli.json("template list").await;
-    let sales = listed["data"].as_array().unwrap().iter();
-    assert_eq!(sales.filter(|one| one["name"] == "Autumn sale").count(), 1, "{listed}");
-
-    // A server that never answers: the outcome of each request is unknown.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", silent.local_addr().unwrap());
-    let cli = Cli::of(&world).with("API_URL", &url);
-    let ran = cli.run(&format!("{create} --json --timeout-seconds 1")).await;
-    let error: Value = serde_json::from_str(&ran.err).unwrap();
-    assert_eq!((ran.code, &error["outcome"]), (3, &json!("unknown")), "{ran:?}");
-    world.end().await;
-}
-
-#[tokio::test]
 async fn a_sale_is_watched_line_by_line_until_it_is_sold_out_or_over() {
     let world = World::start("watch").await;
     let cli = Cli::of(&world);
@@ -379,5 +333,55 @@ async fn completions_need_no_platform_and_know_the_commands() {
         let ran = nowhere.run(&format!("completions {shell}")).await;
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.out.contains("rebuild-gate") && ran.out.contains("dead-letters"), "{shell}");
+    }
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_whose_answer_is_lost_is_sent_again_and_counts_once() {
+        let world = World::start("lost answers").await;
+        let url = world.platform.api_url();
+        let proxy = Proxy::before(url).await;
+        let cli = Cli::of(&world).with("API_URL", &proxy.instead_of(url));
+        let template = world.template(10, |new| new).await;
+
+        let mut movement = proxy.hold_answer(b"stock-movements");
+        let add = format!("stock add {template} 5 --reason more");
+        let (ran, ()) = tokio::join!(cli.run(&add), async {
+            movement.reached().await;
+            movement.cut();
+        });
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let mut look = proxy.hold_answer(b"/stock HTTP");
+        let show = format!("stock show {template}");
+        let (stock, ()) = tokio::join!(cli.json(&show), async {
+            look.reached().await;
+            look.cut();
+        });
+        assert_eq!(stock["total"], 15, "the movement was sent twice and counts once");
+
+        let sale = world.platform.options.dir.join("sale.toml");
+        fs::write(&sale, cli.run("template create --example").await.out).unwrap();
+        let create = format!("template create {}", sale.display());
+        let mut created = proxy.hold_answer(b"POST /v1/templates HTTP");
+        let (ran, ()) = tokio::join!(cli.run(&create), async {
+            created.reached().await;
+            created.cut();
+        });
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let listed = cli.json("template list").await;
+        let sales = listed["data"].as_array().unwrap().iter();
+        assert_eq!(sales.filter(|one| one["name"] == "Autumn sale").count(), 1, "{listed}");
+
+        // A server that never answers: the outcome of each request is unknown.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", silent.local_addr().unwrap());
+        let cli = Cli::of(&world).with("API_URL", &url);
+        let ran = cli.run(&format!("{create} --json --timeout-seconds 1")).await;
+        let error: Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!((ran.code, &error["outcome"]), (3, &json!("unknown")), "{ran:?}");
+        world.end().await;
     }
 }

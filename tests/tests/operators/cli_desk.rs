@@ -87,52 +87,6 @@ async fn a_job_that_adds_its_coupons_is_shown_awaited_and_cancelled_from_the_com
     world.end().await;
 }
 
-/// The template has no limit that would refuse a second grant.
-#[tokio::test]
-async fn grants_whose_end_was_not_seen_are_named_and_granted_once_by_the_way_out_of_the_advice() {
-    let world = World::start("cli grants unseen").await;
-    let template = world.template(12, |new| NewTemplate { per_user_limit: 12, ..new }).await;
-    let file = world.platform.options.dir.join("users.txt");
-    fs::write(&file, "1\n2\n3\n").unwrap();
-    let grants = format!("grants {template} {} --reason t", file.display());
-    let (direct, url) = (Cli::of(&world), world.platform.api_url());
-    for (flags, granted) in [("", 3), (" --json", 6)] {
-        let proxy = Proxy::before(url).await;
-        let cli = direct.with("API_URL", &proxy.instead_of(url));
-        // The job is created, but the api does not answer from the first look at it on.
-        let mut look = proxy.hold_request(b"GET /v1/jobs/");
-        let grants_unseen = format!("{grants}{flags}");
-        let (ran, ()) = tokio::join!(cli.run(&grants_unseen), async {
-            look.reached().await;
-            proxy.close();
-        });
-        assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{ran:?}");
-        let said = if flags.is_empty() {
-            assert!(ran.err.contains("has begun, under `--request-id coupon-"), "{ran:?}");
-            ran.err.clone()
-        } else {
-            let failure: Value = serde_json::from_str(&ran.err).unwrap();
-            assert_eq!(failure["outcome"], "unknown", "{ran:?}");
-            failure["advice"].as_str().unwrap().to_owned()
-        };
-        let behind = |words: &str| {
-            let (_, rest) = said.rsplit_once(words).unwrap_or_else(|| panic!("{words}: {ran:?}"));
-            rest.split('`').next().unwrap().to_owned()
-        };
-        let job = behind("`coupon jobs wait ");
-        let ended = direct.json(&format!("jobs wait {job}")).await;
-        assert_eq!(ended["outcomes"], json!({ "granted": 3 }), "{ended}");
-        let again = format!("{grants} --request-id {}", behind("`--request-id "));
-        assert_eq!(direct.json(&again).await, ended, "the same job");
-        assert_eq!(world.count(template).await.all(), granted);
-    }
-    // The repetition that the advice warns of.
-    direct.json(&grants).await;
-    assert_eq!(world.count(template).await.all(), 9);
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
 /// One template has a long hold, so that a slow machine pays in time; the other a brief one.
 #[tokio::test]
 async fn holds_are_made_paid_for_cancelled_forgiven_and_accounted_for_from_the_command_line() {
@@ -197,4 +151,56 @@ async fn holds_are_made_paid_for_cancelled_forgiven_and_accounted_for_from_the_c
     world.until(template, |counts| counts.lapsed == 2).await;
     world.assert_sound(None).await;
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    /// The template has no limit that would refuse a second grant.
+    #[tokio::test]
+    async fn grants_whose_end_was_not_seen_are_named_and_granted_once_by_the_way_out_of_the_advice()
+    {
+        let world = World::start("cli grants unseen").await;
+        let template = world.template(12, |new| NewTemplate { per_user_limit: 12, ..new }).await;
+        let file = world.platform.options.dir.join("users.txt");
+        fs::write(&file, "1\n2\n3\n").unwrap();
+        let grants = format!("grants {template} {} --reason t", file.display());
+        let (direct, url) = (Cli::of(&world), world.platform.api_url());
+        for (flags, granted) in [("", 3), (" --json", 6)] {
+            let proxy = Proxy::before(url).await;
+            let cli = direct.with("API_URL", &proxy.instead_of(url));
+            // The job is created, but the api does not answer from the first look at it on.
+            let mut look = proxy.hold_request(b"GET /v1/jobs/");
+            let grants_unseen = format!("{grants}{flags}");
+            let (ran, ()) = tokio::join!(cli.run(&grants_unseen), async {
+                look.reached().await;
+                proxy.close();
+            });
+            assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{ran:?}");
+            let said = if flags.is_empty() {
+                assert!(ran.err.contains("has begun, under `--request-id coupon-"), "{ran:?}");
+                ran.err.clone()
+            } else {
+                let failure: Value = serde_json::from_str(&ran.err).unwrap();
+                assert_eq!(failure["outcome"], "unknown", "{ran:?}");
+                failure["advice"].as_str().unwrap().to_owned()
+            };
+            let behind = |words: &str| {
+                let (_, rest) =
+                    said.rsplit_once(words).unwrap_or_else(|| panic!("{words}: {ran:?}"));
+                rest.split('`').next().unwrap().to_owned()
+            };
+            let job = behind("`coupon jobs wait ");
+            let ended = direct.json(&format!("jobs wait {job}")).await;
+            assert_eq!(ended["outcomes"], json!({ "granted": 3 }), "{ended}");
+            let again = format!("{grants} --request-id {}", behind("`--request-id "));
+            assert_eq!(direct.json(&again).await, ended, "the same job");
+            assert_eq!(world.count(template).await.all(), granted);
+        }
+        // The repetition that the advice warns of.
+        direct.json(&grants).await;
+        assert_eq!(world.count(template).await.all(), 9);
+        world.assert_sound(None).await;
+        world.end().await;
+    }
 }

@@ -59,41 +59,52 @@ async fn a_template_is_edited_by_its_version_and_the_same_command_again_is_the_s
     world.end().await;
 }
 
-#[tokio::test]
-async fn a_refusal_says_what_is_wrong_and_below_it_what_to_do() {
-    let world = World::start("ways out").await;
-    let cli = Cli::of(&world);
-    let new = NewTemplate::simple("A draft", 10, world.clock.now(), TimeDelta::hours(1));
-    let template = world.api().create(&new).await.unwrap().id;
-    for (command, code, way) in [
-        ("template show 1".to_owned(), "TEMPLATE_NOT_FOUND", "`coupon template list`"),
-        ("claim show 1".to_owned(), "CLAIM_NOT_FOUND", "`coupon user show USER`"),
-        (format!("template pause {template}"), "INVALID_TRANSITION", "`coupon template show ID`"),
-        (
-            format!("stock cut {template} 11 --reason less --yes"),
-            "INSUFFICIENT_STOCK",
-            "`coupon stock show ID`",
-        ),
-        ("key revoke 1".to_owned(), "KEY_NOT_FOUND", "`coupon key list`"),
-        ("template list --cursor x".to_owned(), "INVALID_CURSOR", "`--cursor`"),
-        ("template list --operator-key x".to_owned(), "UNAUTHENTICATED", "OPERATOR_KEY"),
-    ] {
-        let ran = cli.run(&command).await;
-        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}: {ran:?}");
-        let lines: Vec<&str> = ran.err.lines().collect();
-        let [wrong, to_do, ..] = lines[..] else { panic!("{command}: {ran:?}") };
-        assert!(wrong.ends_with(&format!("({code})")) && to_do.contains(way), "{command}: {ran:?}");
-        let ran = cli.run(&format!("{command} --json")).await;
-        let printed: Value = serde_json::from_str(&ran.err).unwrap();
-        assert_eq!(
-            (&printed["advice"], &printed["code"]),
-            (&json!(to_do), &json!(code)),
-            "{command}"
-        );
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_refusal_says_what_is_wrong_and_below_it_what_to_do() {
+        let world = World::start("ways out").await;
+        let cli = Cli::of(&world);
+        let new = NewTemplate::simple("A draft", 10, world.clock.now(), TimeDelta::hours(1));
+        let template = world.api().create(&new).await.unwrap().id;
+        for (command, code, way) in [
+            ("template show 1".to_owned(), "TEMPLATE_NOT_FOUND", "`coupon template list`"),
+            ("claim show 1".to_owned(), "CLAIM_NOT_FOUND", "`coupon user show USER`"),
+            (
+                format!("template pause {template}"),
+                "INVALID_TRANSITION",
+                "`coupon template show ID`",
+            ),
+            (
+                format!("stock cut {template} 11 --reason less --yes"),
+                "INSUFFICIENT_STOCK",
+                "`coupon stock show ID`",
+            ),
+            ("key revoke 1".to_owned(), "KEY_NOT_FOUND", "`coupon key list`"),
+            ("template list --cursor x".to_owned(), "INVALID_CURSOR", "`--cursor`"),
+            ("template list --operator-key x".to_owned(), "UNAUTHENTICATED", "OPERATOR_KEY"),
+        ] {
+            let ran = cli.run(&command).await;
+            assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}: {ran:?}");
+            let lines: Vec<&str> = ran.err.lines().collect();
+            let [wrong, to_do, ..] = lines[..] else { panic!("{command}: {ran:?}") };
+            assert!(
+                wrong.ends_with(&format!("({code})")) && to_do.contains(way),
+                "{command}: {ran:?}"
+            );
+            let ran = cli.run(&format!("{command} --json")).await;
+            let printed: Value = serde_json::from_str(&ran.err).unwrap();
+            assert_eq!(
+                (&printed["advice"], &printed["code"]),
+                (&json!(to_do), &json!(code)),
+                "{command}"
+            );
+        }
+        let nobody = cli.run("template list --api-url http://127.0.0.1:1").await;
+        assert!(nobody.code == 3 && nobody.err.contains("\nIs API_URL right"), "{nobody:?}");
+        let unset = cli.run("template list --api-url ").await;
+        assert!(unset.code == 2 && unset.err.contains("`--api-url`"), "{unset:?}");
+        world.end().await;
     }
-    let nobody = cli.run("template list --api-url http://127.0.0.1:1").await;
-    assert!(nobody.code == 3 && nobody.err.contains("\nIs API_URL right"), "{nobody:?}");
-    let unset = cli.run("template list --api-url ").await;
-    assert!(unset.code == 2 && unset.err.contains("`--api-url`"), "{unset:?}");
-    world.end().await;
 }

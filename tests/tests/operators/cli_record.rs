@@ -91,54 +91,6 @@ fn refusal(ran: &Ran) -> Value {
 }
 
 #[tokio::test]
-async fn who_puts_letters_back_is_recorded_before_they_go_and_how_it_ended_after_them() {
-    let letters = Letters::prepare("recorded replay").await;
-    letters.cli.json("dead-letters replay --dry-run").await;
-    letters.assert_untouched("a dry run").await;
-
-    let shop = letters.cli.json("merchant create Shop").await;
-    let (stranger, _) = letters.key("operate", shop["id"].as_str()).await;
-    let (reader, _) = letters.key("read", None).await;
-    for (key, code) in [
-        (stranger, "PLATFORM_ONLY"),
-        (reader, "SCOPE_LACKING"),
-        ("no-key".to_owned(), "UNAUTHENTICATED"),
-    ] {
-        let refused = refusal(&letters.replay_by(&key).await);
-        assert_eq!((&refused["code"], refused["advice"].is_string()), (&json!(code), true));
-        letters.assert_untouched(code).await;
-    }
-    let nobody = letters.cli.run("dead-letters replay --api-url http://127.0.0.1:1").await;
-    assert_eq!(nobody.code, 3, "{nobody:?}");
-    letters.assert_untouched("an api that is away").await;
-
-    let (key, id) = letters.key("operate", None).await;
-    let ran = letters.replay_by(&key).await;
-    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
-    let done: Value = serde_json::from_str(&ran.out).unwrap();
-    assert_eq!(
-        (&done["replayed"][0]["key"], &done["passed_over"][0]["key"]),
-        (&json!("7"), &json!("8"))
-    );
-    assert_eq!(letters.changes().await.len(), 2);
-    let record = letters.record().await;
-    let [line] = &record[..] else { panic!("one line: {record:?}") };
-    assert_eq!((&line["action"], &line["key_id"]), (&json!("dead_letter.replay"), &json!(id)));
-    assert_eq!(line["before"], json!({ "from_offset": 0, "to_offset": 2 }));
-    assert_eq!(line["after"], json!({ "replayed": 1, "passed_over": 1 }));
-    assert_eq!(line["trace_id"].as_str().unwrap().len(), 32, "{line}");
-    let shown = letters.cli.run("audit --target dead-letter-replays").await;
-    assert!(shown.out.contains(&id) && shown.out.contains("replayed: 1"), "{shown:?}");
-
-    let again = letters.replay_by(&key).await;
-    let again: Value = serde_json::from_str(&again.out).unwrap();
-    assert_eq!(again["replayed"], json!([]));
-    assert_eq!(letters.record().await, record, "what does nothing has no line");
-    letters.world.assert_sound(None).await;
-    letters.world.end().await;
-}
-
-#[tokio::test]
 async fn nobody_but_who_began_a_replay_reports_its_end_and_that_once() {
     let letters = Letters::prepare("replay lines").await;
     let (mine, _) = letters.key("operate", None).await;
@@ -196,4 +148,56 @@ async fn a_command_is_one_trace_and_the_record_says_in_words_what_it_changed() {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_puts_letters_back_is_recorded_before_they_go_and_how_it_ended_after_them() {
+        let letters = Letters::prepare("recorded replay").await;
+        letters.cli.json("dead-letters replay --dry-run").await;
+        letters.assert_untouched("a dry run").await;
+
+        let shop = letters.cli.json("merchant create Shop").await;
+        let (stranger, _) = letters.key("operate", shop["id"].as_str()).await;
+        let (reader, _) = letters.key("read", None).await;
+        for (key, code) in [
+            (stranger, "PLATFORM_ONLY"),
+            (reader, "SCOPE_LACKING"),
+            ("no-key".to_owned(), "UNAUTHENTICATED"),
+        ] {
+            let refused = refusal(&letters.replay_by(&key).await);
+            assert_eq!((&refused["code"], refused["advice"].is_string()), (&json!(code), true));
+            letters.assert_untouched(code).await;
+        }
+        let nobody = letters.cli.run("dead-letters replay --api-url http://127.0.0.1:1").await;
+        assert_eq!(nobody.code, 3, "{nobody:?}");
+        letters.assert_untouched("an api that is away").await;
+
+        let (key, id) = letters.key("operate", None).await;
+        let ran = letters.replay_by(&key).await;
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{ran:?}");
+        let done: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(
+            (&done["replayed"][0]["key"], &done["passed_over"][0]["key"]),
+            (&json!("7"), &json!("8"))
+        );
+        assert_eq!(letters.changes().await.len(), 2);
+        let record = letters.record().await;
+        let [line] = &record[..] else { panic!("one line: {record:?}") };
+        assert_eq!((&line["action"], &line["key_id"]), (&json!("dead_letter.replay"), &json!(id)));
+        assert_eq!(line["before"], json!({ "from_offset": 0, "to_offset": 2 }));
+        assert_eq!(line["after"], json!({ "replayed": 1, "passed_over": 1 }));
+        assert_eq!(line["trace_id"].as_str().unwrap().len(), 32, "{line}");
+        let shown = letters.cli.run("audit --target dead-letter-replays").await;
+        assert!(shown.out.contains(&id) && shown.out.contains("replayed: 1"), "{shown:?}");
+
+        let again = letters.replay_by(&key).await;
+        let again: Value = serde_json::from_str(&again.out).unwrap();
+        assert_eq!(again["replayed"], json!([]));
+        assert_eq!(letters.record().await, record, "what does nothing has no line");
+        letters.world.assert_sound(None).await;
+        letters.world.end().await;
+    }
 }

@@ -24,8 +24,8 @@ use tokio::sync::Barrier;
 
 use crate::{
     claims::{
-        epochs::{end, flush, open_again, private_world},
         faults::start_with,
+        full::epochs::{end, flush, open_again, private_world},
     },
     queued::{accepted, after_topic, shopper},
 };
@@ -162,32 +162,6 @@ async fn what_a_desk_sends_again_changes_its_coupon_once_and_another_wish_under_
 }
 
 #[tokio::test]
-async fn the_end_of_a_drain_that_is_sent_again_is_answered_again_and_ends_no_other() {
-    let (mut servers, mut world) = private_world("idempotent-drain").await;
-    let template = world.template(20, after_topic).await;
-    let name = world.api().template(template).await.unwrap().name;
-    let (path, body) = (format!("/v1/templates/{template}/drain-end"), json!({ "confirm": name }));
-    world.platform.lander.pause().unwrap();
-    let mut promises = Promises::default();
-    accepted(&mut promises, &shopper(&world, 0, 1), template).await;
-    flush(&servers).await;
-    let end_drain = async || post(world.api(), &path, "k", &body).await;
-    // A gate that was lost is being loaded a moment after.
-    let first = until(end_drain, |answer| answer.status == 200).await;
-    let lines = recorded(&world).await;
-    open_again(&world, template, 0).await;
-    let again = post(world.api(), &path, "k", &body).await;
-    assert_eq!((content(&again), again.replayed), (content(&first), true));
-    assert_eq!(recorded(&world).await, lines);
-    let other = post(world.api(), &path, "other", &body).await;
-    assert_eq!((other.status, other.code().as_deref()), (409, Some("NO_DRAIN")));
-    world.platform.lander.resume().unwrap();
-    let lost = Ends { lost: 1, ..Ends::default() };
-    assert_eq!(promises.kept(&world).await, lost);
-    end(world, &mut servers).await;
-}
-
-#[tokio::test]
 async fn a_new_key_is_shown_again_to_who_asked_for_it_and_is_not_to_be_read_in_mysql() {
     let world = World::start("shown again").await;
     let api = world.api();
@@ -258,39 +232,73 @@ async fn a_key_stands_for_one_request_of_its_route_and_what_was_refused_does_not
     world.end().await;
 }
 
-#[tokio::test]
-async fn what_may_have_been_done_is_only_to_be_sent_again_under_a_key() {
-    let mut world = World::start("may have been done").await;
-    start_with(
-        &mut world.platform.apis[0],
-        "FAIL_POINTS",
-        &["api.before_commit=error"; 4].join(","),
-    )
-    .await;
-    let (api, body) = (world.api(), draft(&world));
-    let merchant = json!({ "name": "A shop" });
-    for (path, body) in [("/v1/templates", &body), ("/v1/merchants", &merchant)] {
-        let without = post(api, path, "", body).await;
-        assert_eq!((without.status, without.code().as_deref()), (503, Some("STORE_UNAVAILABLE")));
-        let problem: Value = without.json().unwrap();
-        assert_eq!(
-            (&problem["retryable"], without.retry_after),
-            (&json!(false), None),
-            "{problem}"
-        );
-        assert!(problem["detail"].as_str().unwrap().contains("Idempotency-Key"), "{problem}");
-        let with = post(api, path, "k", body).await;
-        assert_eq!(with.json::<Value>().unwrap()["retryable"], true, "{with:?}");
-        assert!(with.retry_after.is_some());
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_of_a_drain_that_is_sent_again_is_answered_again_and_ends_no_other() {
+        let (mut servers, mut world) = private_world("idempotent-drain").await;
+        let template = world.template(20, after_topic).await;
+        let name = world.api().template(template).await.unwrap().name;
+        let (path, body) =
+            (format!("/v1/templates/{template}/drain-end"), json!({ "confirm": name }));
+        world.platform.lander.pause().unwrap();
+        let mut promises = Promises::default();
+        accepted(&mut promises, &shopper(&world, 0, 1), template).await;
+        flush(&servers).await;
+        let end_drain = async || post(world.api(), &path, "k", &body).await;
+        // A gate that was lost is being loaded a moment after.
+        let first = until(end_drain, |answer| answer.status == 200).await;
+        let lines = recorded(&world).await;
+        open_again(&world, template, 0).await;
+        let again = post(world.api(), &path, "k", &body).await;
+        assert_eq!((content(&again), again.replayed), (content(&first), true));
+        assert_eq!(recorded(&world).await, lines);
+        let other = post(world.api(), &path, "other", &body).await;
+        assert_eq!((other.status, other.code().as_deref()), (409, Some("NO_DRAIN")));
+        world.platform.lander.resume().unwrap();
+        let lost = Ends { lost: 1, ..Ends::default() };
+        assert_eq!(promises.kept(&world).await, lost);
+        end(world, &mut servers).await;
     }
-    start_with(&mut world.platform.apis[0], "FAIL_POINTS", "").await;
-    let api = world.api();
-    for answer in [
-        post(api, "/v1/templates", "k", &body).await,
-        post(api, "/v1/merchants", "k", &merchant).await,
-    ] {
-        assert!(answer.status == 201 && !answer.replayed, "nothing had been done: {answer:?}");
+
+    #[tokio::test]
+    async fn what_may_have_been_done_is_only_to_be_sent_again_under_a_key() {
+        let mut world = World::start("may have been done").await;
+        start_with(
+            &mut world.platform.apis[0],
+            "FAIL_POINTS",
+            &["api.before_commit=error"; 4].join(","),
+        )
+        .await;
+        let (api, body) = (world.api(), draft(&world));
+        let merchant = json!({ "name": "A shop" });
+        for (path, body) in [("/v1/templates", &body), ("/v1/merchants", &merchant)] {
+            let without = post(api, path, "", body).await;
+            assert_eq!(
+                (without.status, without.code().as_deref()),
+                (503, Some("STORE_UNAVAILABLE"))
+            );
+            let problem: Value = without.json().unwrap();
+            assert_eq!(
+                (&problem["retryable"], without.retry_after),
+                (&json!(false), None),
+                "{problem}"
+            );
+            assert!(problem["detail"].as_str().unwrap().contains("Idempotency-Key"), "{problem}");
+            let with = post(api, path, "k", body).await;
+            assert_eq!(with.json::<Value>().unwrap()["retryable"], true, "{with:?}");
+            assert!(with.retry_after.is_some());
+        }
+        start_with(&mut world.platform.apis[0], "FAIL_POINTS", "").await;
+        let api = world.api();
+        for answer in [
+            post(api, "/v1/templates", "k", &body).await,
+            post(api, "/v1/merchants", "k", &merchant).await,
+        ] {
+            assert!(answer.status == 201 && !answer.replayed, "nothing had been done: {answer:?}");
+        }
+        assert_eq!(templates(&world).await, 1);
+        world.end().await;
     }
-    assert_eq!(templates(&world).await, 1);
-    world.end().await;
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs};
 use chrono::{DateTime, Utc};
 use coupon::UserId;
 use devstack::{OwnBroker, OwnView, PlatformOptions, Process, TestServers};
-use mysql_store::{migrate, verify};
+use mysql_store::verify;
 use pipeline_tests::{World, damage, until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -56,87 +56,6 @@ async fn kafka_of(process: &Process) -> Option<(bool, DateTime<Utc>)> {
 async fn until_kafka(process: &Process, up: bool) -> DateTime<Utc> {
     let is_so = |seen: &Option<(bool, DateTime<Utc>)>| seen.is_some_and(|(is_up, _)| is_up == up);
     until(async || kafka_of(process).await, is_so).await.unwrap().1
-}
-
-#[tokio::test]
-async fn kafka_away_shows_in_every_process_and_claims_go_on() {
-    let mut broker = OwnBroker::start("on-call-broker").await.unwrap();
-    let mut scope = TestServers::shared().scope("kafka away");
-    scope.endpoints.kafka_brokers = broker.brokers();
-    migrate::run(&scope.endpoints.database_url).await.unwrap();
-    let mut world = World::start_as(scope, |_| ()).await;
-    let template = world.template(10, |new| new).await;
-    let health = async |api: &Api| body(&get(api, "/v1/health").await);
-    // A list's age is known once the tailer has read the tables.
-    let is_ready = |seen: &Value| seen["status"] == "ready" && seen["list_lag_seconds"].is_number();
-    let seen = until(async || health(world.api()).await, is_ready).await;
-    assert_eq!(seen["processes"].as_array().unwrap().len(), 6, "{seen}");
-    assert!(seen["leader"].is_string(), "{seen}");
-
-    let mut since = BTreeMap::new();
-    for process in world.platform.processes() {
-        since.insert(process.name().to_owned(), until_kafka(process, true).await);
-    }
-    broker.server.kill().unwrap();
-    for process in world.platform.processes() {
-        let down = until_kafka(process, false).await;
-        let up = since.insert(process.name().to_owned(), down);
-        assert!(up.is_some_and(|up| up < down), "{}: up since {up:?}", process.name());
-        let is_api = process.name() == "api";
-        assert_eq!(process.is_ready().await, is_api, "{} is degraded, or unready", process.name());
-    }
-    let consumer = &world.platform.sync_consumer;
-    let lag = async || consumer.metric("sync_consumer_lag_seconds").await;
-    until(lag, |lag| lag.is_some_and(f64::is_nan)).await;
-    let figures = consumer.answer("/metrics").await.unwrap();
-    let up_to = |figures: &str| {
-        let mut lines = figures.lines().filter(|line| line.starts_with("process_up_to{"));
-        lines.find(|line| line.contains("server=\"kafka\"")).unwrap().ends_with(" 0")
-    };
-    assert!(up_to(&figures) && figures.contains("process_ready 0"), "{figures}");
-    let seen = health(world.api()).await;
-    assert_eq!((&seen["status"], &seen["list_lag_seconds"]), (&json!("not ready"), &Value::Null));
-    assert_eq!(seen["publish_lag_seconds"], Value::Null);
-    let shopper = world.api().shopper(UserId(1)).unwrap();
-    assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
-    for process in world.platform.processes() {
-        let still = Some((false, since[process.name()]));
-        assert_eq!(kafka_of(process).await, still, "{}: the same outage", process.name());
-    }
-
-    broker.server.start().await.unwrap();
-    for process in world.platform.processes() {
-        assert!(until_kafka(process, true).await > since[process.name()], "{}", process.name());
-    }
-    until(async || health(world.api()).await, |seen| seen["status"] == "ready").await;
-    world.assert_sound(None).await;
-    let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
-    let of_kafka = log.lines().filter(|line| line.contains("kafka at ")).count();
-    assert!((2..=4).contains(&of_kafka), "a line at once and one at the end: {log}");
-    world.end().await;
-}
-
-/// Claims need no view, so the api stays ready: no balancer takes it away.
-#[tokio::test]
-async fn a_view_that_stops_evicting_shows_in_the_api_which_stays_ready() {
-    let view = OwnView::start("on-call-view", &[]).await.unwrap();
-    let servers = TestServers::shared().with_view(&view.url());
-    let without_queue = |options| PlatformOptions { queue: false, ..options };
-    let world = World::start_on(&servers, "no eviction", without_queue).await;
-    let api = &world.platform.apis[0];
-    let of_view = async || readyz(api).await.map(|seen| seen["degraded"]["view"].clone());
-    let set = async |policy: &str| {
-        let command = format!("CONFIG SET maxmemory-policy {policy}");
-        assert_eq!(damage::send(&world, &command).await.as_deref(), Some("+OK\r\n"));
-    };
-    until(of_view, |seen| *seen == Some(Value::Null)).await;
-    set("noeviction").await;
-    let seen = until(of_view, |seen| seen.as_ref().is_some_and(Value::is_string)).await.unwrap();
-    assert!(text(&seen).contains("config set maxmemory-policy allkeys-lru"), "{seen}");
-    assert!(api.is_ready().await, "degraded, not unready");
-    set("volatile-lru").await;
-    until(of_view, |seen| *seen == Some(Value::Null)).await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -297,4 +216,99 @@ async fn a_request_has_an_id_and_a_line_and_a_key_can_ask_whose_it_is() {
     let shown = cli.run("health").await;
     assert!(shown.code == 0 && shown.out.contains("expiry-worker"), "{shown:?}");
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn kafka_away_shows_in_every_process_and_claims_go_on() {
+        let mut broker = OwnBroker::start("on-call-broker").await.unwrap();
+        let mut scope = TestServers::shared().scope("kafka away");
+        scope.endpoints.kafka_brokers = broker.brokers();
+        verify::copy_schema(&scope.endpoints.database_url).await.unwrap();
+        let mut world = World::start_as(scope, |_| ()).await;
+        let template = world.template(10, |new| new).await;
+        let health = async |api: &Api| body(&get(api, "/v1/health").await);
+        // A list's age is known once the tailer has read the tables.
+        let is_ready =
+            |seen: &Value| seen["status"] == "ready" && seen["list_lag_seconds"].is_number();
+        let seen = until(async || health(world.api()).await, is_ready).await;
+        assert_eq!(seen["processes"].as_array().unwrap().len(), 6, "{seen}");
+        assert!(seen["leader"].is_string(), "{seen}");
+
+        let mut since = BTreeMap::new();
+        for process in world.platform.processes() {
+            since.insert(process.name().to_owned(), until_kafka(process, true).await);
+        }
+        broker.server.kill().unwrap();
+        for process in world.platform.processes() {
+            let down = until_kafka(process, false).await;
+            let up = since.insert(process.name().to_owned(), down);
+            assert!(up.is_some_and(|up| up < down), "{}: up since {up:?}", process.name());
+            let is_api = process.name() == "api";
+            assert_eq!(
+                process.is_ready().await,
+                is_api,
+                "{} is degraded, or unready",
+                process.name()
+            );
+        }
+        let consumer = &world.platform.sync_consumer;
+        let lag = async || consumer.metric("sync_consumer_lag_seconds").await;
+        until(lag, |lag| lag.is_some_and(f64::is_nan)).await;
+        let figures = consumer.answer("/metrics").await.unwrap();
+        let up_to = |figures: &str| {
+            let mut lines = figures.lines().filter(|line| line.starts_with("process_up_to{"));
+            lines.find(|line| line.contains("server=\"kafka\"")).unwrap().ends_with(" 0")
+        };
+        assert!(up_to(&figures) && figures.contains("process_ready 0"), "{figures}");
+        let seen = health(world.api()).await;
+        assert_eq!(
+            (&seen["status"], &seen["list_lag_seconds"]),
+            (&json!("not ready"), &Value::Null)
+        );
+        assert_eq!(seen["publish_lag_seconds"], Value::Null);
+        let shopper = world.api().shopper(UserId(1)).unwrap();
+        assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
+        for process in world.platform.processes() {
+            let still = Some((false, since[process.name()]));
+            assert_eq!(kafka_of(process).await, still, "{}: the same outage", process.name());
+        }
+
+        broker.server.start().await.unwrap();
+        for process in world.platform.processes() {
+            assert!(until_kafka(process, true).await > since[process.name()], "{}", process.name());
+        }
+        until(async || health(world.api()).await, |seen| seen["status"] == "ready").await;
+        world.assert_sound(None).await;
+        let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+        let of_kafka = log.lines().filter(|line| line.contains("kafka at ")).count();
+        assert!((2..=4).contains(&of_kafka), "a line at once and one at the end: {log}");
+        world.end().await;
+    }
+
+    /// Claims need no view, so the api stays ready: no balancer takes it away.
+    #[tokio::test]
+    async fn a_view_that_stops_evicting_shows_in_the_api_which_stays_ready() {
+        let view = OwnView::start("on-call-view", &[]).await.unwrap();
+        let servers = TestServers::shared().with_view(&view.url());
+        let without_queue = |options| PlatformOptions { queue: false, ..options };
+        let world = World::start_on(&servers, "no eviction", without_queue).await;
+        let api = &world.platform.apis[0];
+        let of_view = async || readyz(api).await.map(|seen| seen["degraded"]["view"].clone());
+        let set = async |policy: &str| {
+            let command = format!("CONFIG SET maxmemory-policy {policy}");
+            assert_eq!(damage::send(&world, &command).await.as_deref(), Some("+OK\r\n"));
+        };
+        until(of_view, |seen| *seen == Some(Value::Null)).await;
+        set("noeviction").await;
+        let seen =
+            until(of_view, |seen| seen.as_ref().is_some_and(Value::is_string)).await.unwrap();
+        assert!(text(&seen).contains("config set maxmemory-policy allkeys-lru"), "{seen}");
+        assert!(api.is_ready().await, "degraded, not unready");
+        set("volatile-lru").await;
+        until(of_view, |seen| *seen == Some(Value::Null)).await;
+        world.end().await;
+    }
 }

@@ -12,7 +12,7 @@ use pipeline_tests::{World, until};
 use serde_json::Value;
 
 use crate::platform::{
-    metrics::{documented, histogram_of},
+    full::metrics::{documented, histogram_of},
     metrics_page::tables,
 };
 

@@ -48,42 +48,46 @@ async fn a_mode_that_changes_in_the_middle_of_a_sale_costs_no_coupon_and_doubles
     world.end().await;
 }
 
-#[tokio::test]
-async fn a_key_of_one_mode_is_answered_in_another_by_the_same_claim() {
-    let mut world = World::start_queued_with("keys across modes", two_apis).await;
-    let several = |new| after_gate(NewTemplate { per_user_limit: 3, ..new });
-    let template = world.template(10, several).await;
-    let mut promises = Promises::default();
-    let [one, other] = [0, 1].map(|api| shopper(&world, api, 1));
-    world.platform.lander.pause().unwrap();
-    let queued = promises.claim(&one, template, Some("queued"), 1).await;
-    assert_eq!(queued.status, 202, "{queued:?}");
-    set_mode(&world, template, "direct").await;
-    // It waits in the queue, whatever the mode is now.
-    let waiting = promises.claim(&other, template, Some("queued"), 1).await;
-    assert_eq!(waiting.status, 202, "{waiting:?}");
-    let [first, again] = [0, 1].map(|at| promises.claims[at].id);
-    assert_eq!(first, again, "another claim");
-    let direct = promises.claim(&other, template, Some("direct"), 1).await;
-    assert_eq!(direct.status, 201, "{direct:?}");
-    set_mode(&world, template, "queued").await;
-    for shopper in [&one, &other] {
-        let again = promises.claim(shopper, template, Some("direct"), 1).await;
-        assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
-        assert_eq!(again.body, direct.body);
-    }
-    world.platform.lander.resume().unwrap();
-    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(2));
-    assert_eq!(world.count(template).await.all(), 2);
+mod full {
+    use super::*;
 
-    // A new relay finds what came while none ran, even after the template went back to direct.
-    world.platform.relay.kill().unwrap();
-    let left = promises.claim(&one, template, Some("left"), 1).await;
-    assert_eq!(left.status, 202, "{left:?}");
-    set_mode(&world, template, "direct").await;
-    arm(&mut world.platform.relay, "").await;
-    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(3));
-    assert_eq!(world.count(template).await.all(), 3);
-    world.assert_sound(None).await;
-    world.end().await;
+    #[tokio::test]
+    async fn a_key_of_one_mode_is_answered_in_another_by_the_same_claim() {
+        let mut world = World::start_queued_with("keys across modes", two_apis).await;
+        let several = |new| after_gate(NewTemplate { per_user_limit: 3, ..new });
+        let template = world.template(10, several).await;
+        let mut promises = Promises::default();
+        let [one, other] = [0, 1].map(|api| shopper(&world, api, 1));
+        world.platform.lander.pause().unwrap();
+        let queued = promises.claim(&one, template, Some("queued"), 1).await;
+        assert_eq!(queued.status, 202, "{queued:?}");
+        set_mode(&world, template, "direct").await;
+        // It waits in the queue, whatever the mode is now.
+        let waiting = promises.claim(&other, template, Some("queued"), 1).await;
+        assert_eq!(waiting.status, 202, "{waiting:?}");
+        let [first, again] = [0, 1].map(|at| promises.claims[at].id);
+        assert_eq!(first, again, "another claim");
+        let direct = promises.claim(&other, template, Some("direct"), 1).await;
+        assert_eq!(direct.status, 201, "{direct:?}");
+        set_mode(&world, template, "queued").await;
+        for shopper in [&one, &other] {
+            let again = promises.claim(shopper, template, Some("direct"), 1).await;
+            assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
+            assert_eq!(again.body, direct.body);
+        }
+        world.platform.lander.resume().unwrap();
+        assert_eq!(promises.kept(&world).await, Ends::all_succeeded(2));
+        assert_eq!(world.count(template).await.all(), 2);
+
+        // A new relay finds what came while none ran, even after the template went back to direct.
+        world.platform.relay.kill().unwrap();
+        let left = promises.claim(&one, template, Some("left"), 1).await;
+        assert_eq!(left.status, 202, "{left:?}");
+        set_mode(&world, template, "direct").await;
+        arm(&mut world.platform.relay, "").await;
+        assert_eq!(promises.kept(&world).await, Ends::all_succeeded(3));
+        assert_eq!(world.count(template).await.all(), 3);
+        world.assert_sound(None).await;
+        world.end().await;
+    }
 }

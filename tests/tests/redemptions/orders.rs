@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 
-use crate::{desk::world_on, operators::cli::Cli};
+use crate::operators::cli::Cli;
 
 /// The user of every coupon here.
 const ANNA: UserId = UserId(1);
@@ -81,15 +81,14 @@ pub(crate) fn refused(code: &str) -> (u16, String) {
     (409, code.to_owned())
 }
 
-testkit::on_each_flavor! {
-    with_money:
-    an_order_redeems_coupons_with_money_once_and_gives_them_back,
-    an_order_on_mysql_redeems_coupons_with_money_once_and_gives_them_back,
+#[tokio::test]
+async fn an_order_redeems_coupons_with_money_once_and_gives_them_back() {
+    with_money(Flavor::Mariadb).await;
 }
 
 async fn with_money(flavor: Flavor) {
-    let started = world_on(flavor, "redemption", |options| options).await;
-    let Some((world, _database)) = started else { return };
+    let started = World::start_on_flavor(flavor, "redemption", |options| options).await;
+    let Some(world) = started else { return };
     let api = world.api();
     let five_off = template(&world, five(), true).await;
     let five = coupon_of(&world, five_off, ANNA).await;
@@ -254,15 +253,14 @@ async fn from_the_command_line(world: &World, coupon: CouponId) {
     assert_eq!(kept["order_ref"], "shop/2");
 }
 
-testkit::on_each_flavor! {
-    locked:
-    a_locked_coupon_serves_its_order_alone_until_the_lock_lapses,
-    a_locked_coupon_on_mysql_serves_its_order_alone_until_the_lock_lapses,
+#[tokio::test]
+async fn a_locked_coupon_serves_its_order_alone_until_the_lock_lapses() {
+    locked(Flavor::Mariadb).await;
 }
 
 async fn locked(flavor: Flavor) {
-    let started = world_on(flavor, "redemption lock", |options| options).await;
-    let Some((world, _database)) = started else { return };
+    let started = World::start_on_flavor(flavor, "redemption lock", |options| options).await;
+    let Some(world) = started else { return };
     let api = world.api();
     let at_a_till = world.template(10, |new| NewTemplate { self_redeem: true, ..new }).await;
     let kept = coupon_of(&world, at_a_till, ANNA).await;
@@ -294,4 +292,18 @@ async fn locked(flavor: Flavor) {
     assert_eq!(state.json::<Value>().unwrap()["coupons"].as_array().unwrap().len(), 1);
     world.assert_sound(None).await;
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_locked_coupon_on_mysql_serves_its_order_alone_until_the_lock_lapses() {
+        locked(Flavor::Mysql).await;
+    }
+
+    #[tokio::test]
+    async fn an_order_on_mysql_redeems_coupons_with_money_once_and_gives_them_back() {
+        with_money(Flavor::Mysql).await;
+    }
 }

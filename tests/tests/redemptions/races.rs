@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use coupon::{CouponId, TemplateId, UserId};
-use devstack::{Endpoints, Flavor, OwnDatabase, PlatformOptions, TestServers, if_installed};
+use devstack::{Flavor, PlatformOptions};
 use futures::future::join_all;
 use mysql_store::verify;
 use pipeline_tests::World;
@@ -73,63 +73,10 @@ pub(crate) fn won(answers: &[Answer]) -> usize {
     answers.iter().filter(|answer| answer.status < 300).count()
 }
 
-#[tokio::test]
-async fn of_orders_at_once_one_has_both_coupons_and_equal_requests_are_one() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("redemption races", two).await;
-    let templates = [world.template(99, |new| new).await, world.template(99, |new| new).await];
-    for user in 1..=ROUNDS {
-        let coupons = claimed(&world, templates, user).await;
-        let reversed = [coupons[1], coupons[0]];
-        // Different orders for the same coupons, named both ways round.
-        let race: Vec<_> = (0..AT_ONCE)
-            .map(|at| {
-                redemption(&format!("{user}-{at}"), if at % 2 == 0 { &coupons } else { &reversed })
-            })
-            .collect();
-        let answers = at_once(&world, &race).await;
-        assert_eq!(won(&answers), 1, "{answers:?}");
-        let winner = answers.iter().position(|answer| answer.status == 201).unwrap();
-        assert!(
-            answers.iter().all(|answer| answer.status == 201 || outcome(answer).1 == "COUPON_USED"),
-            "{answers:?}"
-        );
-        // The winner's request again and again, at once.
-        let again = vec![race[winner].clone(); AT_ONCE];
-        for answer in at_once(&world, &again).await {
-            assert_eq!((answer.status, &answer.body), (201, &answers[winner].body));
-        }
-        // The cancellation meets a repetition: whichever is first, the coupons end given back.
-        let cancel = cancellation(&format!("{user}-{winner}"));
-        let mut race = again[..2].to_vec();
-        race.extend([cancel.clone(), cancel]);
-        let answers = at_once(&world, &race).await;
-        assert_eq!((answers[2].status, &answers[2].body), (200, &answers[3].body));
-        assert_eq!(outcome(&redeem(world.api(), &race[0].1).await).1, "ORDER_CANCELLED");
-    }
-    let used = world.count(templates[0]).await.used + world.count(templates[1]).await.used;
-    assert_eq!(used, 0);
-    let rows = |kind: i64| format!("select count(*) from redemption where kind = {kind}");
-    assert_eq!(number(&world, &rows(1)).await, 2 * ROUNDS, "a row a coupon, and no more");
-    assert_eq!(number(&world, &rows(2)).await, 2 * ROUNDS);
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
-testkit::on_each_flavor! {
-    exclusion:
-    single_uses_of_an_order_and_what_excludes_them_have_one_winner,
-    single_uses_of_an_order_on_mysql_and_what_excludes_them_have_one_winner,
-}
-
 async fn exclusion(flavor: Flavor) {
-    let name = format!("single-uses-{}", flavor.name());
-    let own = OwnDatabase::start(&name, flavor, &[]).await;
-    let Some(own) = if_installed(own, &name) else { return };
-    let shared = TestServers::shared();
-    let endpoints = Endpoints { database_url: own.url(), ..shared.endpoints().clone() };
     let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_on(&TestServers::at(endpoints), &name, two).await;
+    let started = World::start_on_flavor(flavor, "single uses", two).await;
+    let Some(world) = started else { return };
     let templates = [world.template(99, |new| new).await, world.template(99, |new| new).await];
     let alone = world.template(99, |new| NewTemplate { stackable: false, ..new }).await;
     let mut coupons = Vec::new();
@@ -236,4 +183,62 @@ async fn end_of_one(world: &World, template: TemplateId, user: i64) -> bool {
     let ended = |answer: &Answer| answer.status == 201 || outcome(answer).1 == "COUPON_EXPIRED";
     assert!(answers.iter().all(ended), "{answers:?}");
     won(&answers) > 0
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn of_orders_at_once_one_has_both_coupons_and_equal_requests_are_one() {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("redemption races", two).await;
+        let templates = [world.template(99, |new| new).await, world.template(99, |new| new).await];
+        for user in 1..=ROUNDS {
+            let coupons = claimed(&world, templates, user).await;
+            let reversed = [coupons[1], coupons[0]];
+            // Different orders for the same coupons, named both ways round.
+            let race: Vec<_> = (0..AT_ONCE)
+                .map(|at| {
+                    redemption(
+                        &format!("{user}-{at}"),
+                        if at % 2 == 0 { &coupons } else { &reversed },
+                    )
+                })
+                .collect();
+            let answers = at_once(&world, &race).await;
+            assert_eq!(won(&answers), 1, "{answers:?}");
+            let winner = answers.iter().position(|answer| answer.status == 201).unwrap();
+            assert!(
+                answers
+                    .iter()
+                    .all(|answer| answer.status == 201 || outcome(answer).1 == "COUPON_USED"),
+                "{answers:?}"
+            );
+            // The winner's request again and again, at once.
+            let again = vec![race[winner].clone(); AT_ONCE];
+            for answer in at_once(&world, &again).await {
+                assert_eq!((answer.status, &answer.body), (201, &answers[winner].body));
+            }
+            // The cancellation meets a repetition: whichever is first, the coupons end given back.
+            let cancel = cancellation(&format!("{user}-{winner}"));
+            let mut race = again[..2].to_vec();
+            race.extend([cancel.clone(), cancel]);
+            let answers = at_once(&world, &race).await;
+            assert_eq!((answers[2].status, &answers[2].body), (200, &answers[3].body));
+            assert_eq!(outcome(&redeem(world.api(), &race[0].1).await).1, "ORDER_CANCELLED");
+        }
+        let used = world.count(templates[0]).await.used + world.count(templates[1]).await.used;
+        assert_eq!(used, 0);
+        let rows = |kind: i64| format!("select count(*) from redemption where kind = {kind}");
+        assert_eq!(number(&world, &rows(1)).await, 2 * ROUNDS, "a row a coupon, and no more");
+        assert_eq!(number(&world, &rows(2)).await, 2 * ROUNDS);
+        world.assert_sound(None).await;
+        world.end().await;
+    }
+
+    testkit::on_each_flavor! {
+        exclusion:
+        single_uses_of_an_order_and_what_excludes_them_have_one_winner,
+        single_uses_of_an_order_on_mysql_and_what_excludes_them_have_one_winner,
+    }
 }

@@ -37,6 +37,7 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts it with a profile in `dir`; returns `None` if it is not installed.
     pub(crate) async fn start(dir: &Path) -> Option<Self> {
+        devstack::full_only("opens a browser");
         let program = installed()?;
         let mut child = Command::new("sh")
             .args(["-c", PIPES])

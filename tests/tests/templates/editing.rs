@@ -190,80 +190,6 @@ async fn what_was_promised_is_edited_in_a_draft_only_and_after_the_end_the_name(
     world.end().await;
 }
 
-#[tokio::test]
-async fn a_window_that_is_moved_closes_and_opens_for_whoever_claims_by_any_api() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("moved window", two).await;
-    let template = world.template(100_000, |new| new).await;
-    // A new user each time: a user who holds a coupon gets it again, whether the window is open or not.
-    // A poll every 10 ms takes some hundreds until the window closes.
-    let next = AtomicI64::new(1);
-    let claim = async |api: &Api| {
-        let user = UserId(next.fetch_add(1, Ordering::Relaxed));
-        api.shopper(user).unwrap().claim(template, None, 1).await.unwrap()
-    };
-    for api in &world.apis {
-        assert_eq!(claim(api).await.status, 201);
-    }
-    let ends_at = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
-    let sooner = edited(world.api(), template, &json!({ "claim_ends_at": ends_at })).await;
-    assert_eq!(sooner["version"], 3);
-    for api in &world.apis {
-        let closed = |answer: &Answer| refused(answer) == (409, "CLOSED".to_owned());
-        until(async || claim(api).await, closed).await;
-        assert!(world.clock.now() >= ends_at);
-    }
-    // Reopened by the other api while the template is paused.
-    let later = world.clock.now() + TimeDelta::hours(1);
-    world.api().turn(template, "pause").await.unwrap();
-    edited(&world.apis[1], template, &json!({ "claim_ends_at": later })).await;
-    assert_eq!(refused(&claim(&world.apis[1]).await), (409, "PAUSED".to_owned()));
-    world.api().turn(template, "resume").await.unwrap();
-    for api in &world.apis {
-        until(async || claim(api).await.status, |status| *status == 201).await;
-    }
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn a_start_moves_while_it_is_ahead_and_whoever_claims_by_any_api_meets_the_new_one() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("moved start", two).await;
-    let now = world.clock.now();
-    let ahead = |new| NewTemplate { claim_starts_at: now + TimeDelta::minutes(2), ..new };
-    let template = world.template(10, ahead).await;
-    let next = AtomicI64::new(1);
-    let claim = async |api: &Api| {
-        let user = UserId(next.fetch_add(1, Ordering::Relaxed));
-        api.shopper(user).unwrap().claim(template, None, 1).await.unwrap()
-    };
-    let not_open = (409, "NOT_OPEN".to_owned());
-    // Its gate is loaded, and hears of a start that is far ahead.
-    let far = now + TimeDelta::minutes(50);
-    edited(world.api(), template, &json!({ "claim_starts_at": far })).await;
-    for api in &world.apis {
-        until(async || refused(&claim(api).await), |answer| *answer == not_open).await;
-    }
-    let past = json!({ "claim_starts_at": world.clock.now() - TimeDelta::seconds(1) });
-    let answer = edit(world.api(), template, "*", &past).await;
-    assert_eq!(refused(&answer), (422, "INVALID_TEMPLATE".to_owned()));
-    // Earlier, but not before now.
-    let soon = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
-    edited(&world.apis[1], template, &json!({ "claim_starts_at": soon })).await;
-    for api in &world.apis {
-        until(async || claim(api).await.status, |status| *status == 201).await;
-        assert!(world.clock.now() >= soon, "nobody is served before");
-    }
-    let later = json!({ "claim_starts_at": world.clock.now() + TimeDelta::minutes(1) });
-    let answer = edit(world.api(), template, "*", &later).await;
-    assert_eq!(refused(&answer), (409, "FIELD_NOT_EDITABLE".to_owned()), "it has come");
-    assert_eq!(answer.json::<Value>().unwrap()["editable_in"], json!(["draft"]));
-    assert_that_a_start_stays_that_comes_while_its_edit_waits(&world).await;
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
 /// The edit is checked before the start, and written after it: users may have claimed meanwhile.
 async fn assert_that_a_start_stays_that_comes_while_its_edit_waits(world: &World) {
     let start = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
@@ -281,31 +207,6 @@ async fn assert_that_a_start_stays_that_comes_while_its_edit_waits(world: &World
     let (answer, ()) = tokio::join!(edit(world.api(), template, "*", &later), release);
     assert_eq!(refused(&answer), (409, "FIELD_NOT_EDITABLE".to_owned()), "{answer:?}");
     assert_eq!(world.api().template(template).await.unwrap().version, 2, "as it was published");
-}
-
-#[tokio::test]
-async fn claims_go_on_through_moves_of_their_window_and_none_is_lost_or_doubled() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("window race", two).await;
-    let template = world.template(3_000, |new| new).await;
-    let wave = |users: std::ops::Range<i64>| -> Vec<Wish> {
-        users.map(|user| Wish::one(template, UserId(user))).collect()
-    };
-    let (crowd, wishes) = (world.crowd(), wave(1..2_501));
-    let running = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
-    for (round, api) in (1..).zip([0, 1, 0, 1]) {
-        world.until(template, |counts| counts.all() >= 300 * round).await;
-        let hours = TimeDelta::hours(round + 1);
-        let body = json!({ "claim_ends_at": world.clock.now() + hours });
-        // The gate may be loading because of the previous edit, or by a keeper.
-        until(async || edit(&world.apis[api], template, "*", &body).await.status, |it| *it == 200)
-            .await;
-    }
-    let first = running.await.unwrap();
-    let last = world.crowd().run(wave(2_501..3_501)).await.unwrap();
-    assert_eq!(world.count(template).await.all(), 3_000, "exactly the total");
-    world.assert_sound(Some(&histories(vec![first, last]))).await;
-    world.end().await;
 }
 
 #[tokio::test]
@@ -330,4 +231,110 @@ async fn a_template_whose_validity_is_over_is_not_published_until_it_has_another
     assert_eq!(send(Method::PATCH, &path, &edit).await.status, 200);
     assert_eq!(send(Method::POST, &publish, &json!({})).await.status, 200);
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_start_moves_while_it_is_ahead_and_whoever_claims_by_any_api_meets_the_new_one() {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("moved start", two).await;
+        let now = world.clock.now();
+        let ahead = |new| NewTemplate { claim_starts_at: now + TimeDelta::minutes(2), ..new };
+        let template = world.template(10, ahead).await;
+        let next = AtomicI64::new(1);
+        let claim = async |api: &Api| {
+            let user = UserId(next.fetch_add(1, Ordering::Relaxed));
+            api.shopper(user).unwrap().claim(template, None, 1).await.unwrap()
+        };
+        let not_open = (409, "NOT_OPEN".to_owned());
+        // Its gate is loaded, and hears of a start that is far ahead.
+        let far = now + TimeDelta::minutes(50);
+        edited(world.api(), template, &json!({ "claim_starts_at": far })).await;
+        for api in &world.apis {
+            until(async || refused(&claim(api).await), |answer| *answer == not_open).await;
+        }
+        let past = json!({ "claim_starts_at": world.clock.now() - TimeDelta::seconds(1) });
+        let answer = edit(world.api(), template, "*", &past).await;
+        assert_eq!(refused(&answer), (422, "INVALID_TEMPLATE".to_owned()));
+        // Earlier, but not before now.
+        let soon = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
+        edited(&world.apis[1], template, &json!({ "claim_starts_at": soon })).await;
+        for api in &world.apis {
+            until(async || claim(api).await.status, |status| *status == 201).await;
+            assert!(world.clock.now() >= soon, "nobody is served before");
+        }
+        let later = json!({ "claim_starts_at": world.clock.now() + TimeDelta::minutes(1) });
+        let answer = edit(world.api(), template, "*", &later).await;
+        assert_eq!(refused(&answer), (409, "FIELD_NOT_EDITABLE".to_owned()), "it has come");
+        assert_eq!(answer.json::<Value>().unwrap()["editable_in"], json!(["draft"]));
+        assert_that_a_start_stays_that_comes_while_its_edit_waits(&world).await;
+        world.assert_sound(None).await;
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_window_that_is_moved_closes_and_opens_for_whoever_claims_by_any_api() {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("moved window", two).await;
+        let template = world.template(100_000, |new| new).await;
+        // A new user each time: a user who holds a coupon gets it again, whether the window is open or not.
+        // A poll every 10 ms takes some hundreds until the window closes.
+        let next = AtomicI64::new(1);
+        let claim = async |api: &Api| {
+            let user = UserId(next.fetch_add(1, Ordering::Relaxed));
+            api.shopper(user).unwrap().claim(template, None, 1).await.unwrap()
+        };
+        for api in &world.apis {
+            assert_eq!(claim(api).await.status, 201);
+        }
+        let ends_at = (world.clock.now() + TimeDelta::seconds(2)).trunc_subsecs(3);
+        let sooner = edited(world.api(), template, &json!({ "claim_ends_at": ends_at })).await;
+        assert_eq!(sooner["version"], 3);
+        for api in &world.apis {
+            let closed = |answer: &Answer| refused(answer) == (409, "CLOSED".to_owned());
+            until(async || claim(api).await, closed).await;
+            assert!(world.clock.now() >= ends_at);
+        }
+        // Reopened by the other api while the template is paused.
+        let later = world.clock.now() + TimeDelta::hours(1);
+        world.api().turn(template, "pause").await.unwrap();
+        edited(&world.apis[1], template, &json!({ "claim_ends_at": later })).await;
+        assert_eq!(refused(&claim(&world.apis[1]).await), (409, "PAUSED".to_owned()));
+        world.api().turn(template, "resume").await.unwrap();
+        for api in &world.apis {
+            until(async || claim(api).await.status, |status| *status == 201).await;
+        }
+        world.assert_sound(None).await;
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn claims_go_on_through_moves_of_their_window_and_none_is_lost_or_doubled() {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("window race", two).await;
+        let template = world.template(3_000, |new| new).await;
+        let wave = |users: std::ops::Range<i64>| -> Vec<Wish> {
+            users.map(|user| Wish::one(template, UserId(user))).collect()
+        };
+        let (crowd, wishes) = (world.crowd(), wave(1..2_501));
+        let running = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
+        for (round, api) in (1..).zip([0, 1, 0, 1]) {
+            world.until(template, |counts| counts.all() >= 300 * round).await;
+            let hours = TimeDelta::hours(round + 1);
+            let body = json!({ "claim_ends_at": world.clock.now() + hours });
+            // The gate may be loading because of the previous edit, or by a keeper.
+            until(
+                async || edit(&world.apis[api], template, "*", &body).await.status,
+                |it| *it == 200,
+            )
+            .await;
+        }
+        let first = running.await.unwrap();
+        let last = world.crowd().run(wave(2_501..3_501)).await.unwrap();
+        assert_eq!(world.count(template).await.all(), 3_000, "exactly the total");
+        world.assert_sound(Some(&histories(vec![first, last]))).await;
+        world.end().await;
+    }
 }

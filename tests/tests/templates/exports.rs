@@ -1,7 +1,8 @@
 //! A template's movements, claims and coupons: as pages, and whole as NDJSON and CSV.
 
 use coupon::{TemplateId, UserId};
-use devstack::{Flavor, PlatformOptions};
+use devstack::Flavor;
+use devstack::PlatformOptions;
 use mysql_store::verify::{self, BULK_ROWS, insert_bulk_of};
 use pipeline_tests::{STATE_MAX, World, until};
 use reqwest::Method;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 use testkit::sql;
 
-use crate::{claims::unknown_ids, desk::world_on};
+use crate::claims::full::unknown_ids;
 
 /// Bulks of coupons in a list that is longer than both systems buffer for a connection: 16 MB of NDJSON.
 const BULKS: i64 = 6;
@@ -56,15 +57,14 @@ async fn move_stock(api: &Api, template: TemplateId, delta: i64, reason: &str) {
     assert_eq!(api.send(request.json(&body)).await.unwrap().status, 201);
 }
 
-testkit::on_each_flavor! {
-    same_rows:
-    pages_ndjson_and_csv_have_the_same_rows_and_no_cell_is_a_formula,
-    pages_ndjson_and_csv_of_a_mysql_have_the_same_rows_and_no_cell_is_a_formula,
+#[tokio::test]
+async fn pages_ndjson_and_csv_have_the_same_rows_and_no_cell_is_a_formula() {
+    same_rows(Flavor::Mariadb).await;
 }
 
 async fn same_rows(flavor: Flavor) {
-    let started = world_on(flavor, "exports", |options| options).await;
-    let Some((world, _own)) = started else { return };
+    let started = World::start_on_flavor(flavor, "exports", |options| options).await;
+    let Some(world) = started else { return };
     let api = world.api();
     let several = |new| NewTemplate { per_user_limit: 3, max_per_claim: 3, ..new };
     let template = world.template(100, several).await;
@@ -158,86 +158,100 @@ async fn template_of_bulks(world: &World) -> TemplateId {
     template
 }
 
-testkit::on_each_flavor! {
-    not_taken:
-    an_export_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was,
-    an_export_of_a_mysql_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was,
-}
+mod full {
+    use super::*;
 
-async fn not_taken(flavor: Flavor) {
-    let small =
-        |options: PlatformOptions| options.with_env("DATABASE_CONNECTIONS", &POOL.to_string());
-    let Some((world, _own)) = world_on(flavor, "slow exports", small).await else { return };
-    let api = world.api();
-    let template = template_of_bulks(&world).await;
-    let path = format!("/v1/templates/{template}/coupons");
-    let export = || api.operator(Method::GET, &path).header("accept", "application/x-ndjson");
-    let mut slow = Vec::new();
-    for _ in 0..2 {
-        slow.push(export().timeout(STATE_MAX).send().await.unwrap());
+    #[tokio::test]
+    async fn an_export_of_a_mysql_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was() {
+        not_taken(Flavor::Mysql).await;
     }
-    // A merchant has no third one meanwhile.
-    let third = api.send(export()).await.unwrap();
-    assert_eq!((third.status, third.code().as_deref()), (503, Some("OVERLOADED")));
-    for _ in 0..3 * POOL {
-        assert_eq!(api.stock(template).await.unwrap().total, 1, "others are served");
-    }
-    for whole in slow {
-        let body = whole.text().await.unwrap();
-        assert_eq!(body.lines().count() as i64, BULKS * BULK_ROWS);
-        let mut last = -1;
-        for line in body.lines() {
-            let row: Value = serde_json::from_str(line).unwrap();
-            let user = row["user_id"].as_str().unwrap().parse::<i64>().unwrap();
-            assert!(user > last, "each once, in order");
-            last = user;
-        }
-    }
-    world.end().await;
-}
 
-/// A locked table keeps each export at its first chunk until the api has noticed that the client is gone. Chunks are
-/// counted in the server's general log.
-#[tokio::test]
-async fn an_export_that_sends_nothing_ends_when_its_client_has_left_and_gives_its_place_back() {
-    let (own, world) = unknown_ids::start("left-exports", |options| options).await;
-    let api = world.api();
-    let template = template_of_bulks(&world).await;
-    let chunks = || -> i64 {
-        let count = "select count(*) from mysql.general_log where command_type = 'Execute' \
-                     and argument like '%from user_coupon force index (uq_number)%'";
-        sql(&own.url(), count).trim().parse().unwrap()
-    };
-    let export = |list: &str| {
-        let path = format!("/v1/templates/{template}/{list}");
-        api.operator(Method::GET, &path).header("accept", "application/x-ndjson")
-    };
-    let process = &world.platform.apis[0];
-    let connections = async || {
-        let mut all = 0.0;
-        for state in ["waiting", "working", "answering"] {
-            let gauge = format!("api_connections{{state=\"{state}\"}}");
-            all += process.metric(&gauge).await.unwrap();
-        }
-        all
-    };
-    let before = chunks();
-    let mut connection = world.mysql().await;
-    verify::execute(&mut connection, "lock tables user_coupon write").await.unwrap();
-    let mut left = Vec::new();
-    for _ in 0..EXPORTS {
-        left.push(export("coupons?status=used").timeout(STATE_MAX).send().await.unwrap());
+    #[tokio::test]
+    async fn pages_ndjson_and_csv_of_a_mysql_have_the_same_rows_and_no_cell_is_a_formula() {
+        same_rows(Flavor::Mysql).await;
     }
-    until(connections, |all| *all >= EXPORTS as f64).await;
-    drop(left);
-    until(connections, |all| *all == 0.0).await;
-    verify::execute(&mut connection, "unlock tables").await.unwrap();
-    // Their places are free once they have ended.
-    let next = async || api.send(export("movements")).await.unwrap().status;
-    until(next, |status| *status == 200).await;
-    let read = chunks() - before;
-    assert!((EXPORTS..=EXPORTS * TRIES).contains(&read), "{read} chunks were read for nobody");
-    let whole = api.send(export("coupons?status=used")).await.unwrap();
-    assert_eq!((whole.status, whole.body.as_str()), (200, ""), "whole, and empty");
-    world.end().await;
+
+    #[tokio::test]
+    async fn an_export_that_nobody_takes_holds_no_connection_and_goes_on_where_it_was() {
+        not_taken(Flavor::Mariadb).await;
+    }
+
+    async fn not_taken(flavor: Flavor) {
+        let small =
+            |options: PlatformOptions| options.with_env("DATABASE_CONNECTIONS", &POOL.to_string());
+        let started = World::start_on_flavor(flavor, "slow exports", small).await;
+        let Some(world) = started else { return };
+        let api = world.api();
+        let template = template_of_bulks(&world).await;
+        let path = format!("/v1/templates/{template}/coupons");
+        let export = || api.operator(Method::GET, &path).header("accept", "application/x-ndjson");
+        let mut slow = Vec::new();
+        for _ in 0..2 {
+            slow.push(export().timeout(STATE_MAX).send().await.unwrap());
+        }
+        // A merchant has no third one meanwhile.
+        let third = api.send(export()).await.unwrap();
+        assert_eq!((third.status, third.code().as_deref()), (503, Some("OVERLOADED")));
+        for _ in 0..3 * POOL {
+            assert_eq!(api.stock(template).await.unwrap().total, 1, "others are served");
+        }
+        for whole in slow {
+            let body = whole.text().await.unwrap();
+            assert_eq!(body.lines().count() as i64, BULKS * BULK_ROWS);
+            let mut last = -1;
+            for line in body.lines() {
+                let row: Value = serde_json::from_str(line).unwrap();
+                let user = row["user_id"].as_str().unwrap().parse::<i64>().unwrap();
+                assert!(user > last, "each once, in order");
+                last = user;
+            }
+        }
+        world.end().await;
+    }
+
+    /// A locked table keeps each export at its first chunk until the api has noticed that the client is gone. Chunks are
+    /// counted in the server's general log.
+    #[tokio::test]
+    async fn an_export_that_sends_nothing_ends_when_its_client_has_left_and_gives_its_place_back() {
+        let (own, world) = unknown_ids::start("left-exports", |options| options).await;
+        let api = world.api();
+        let template = template_of_bulks(&world).await;
+        let chunks = || -> i64 {
+            let count = "select count(*) from mysql.general_log where command_type = 'Execute' \
+                         and argument like '%from user_coupon force index (uq_number)%'";
+            sql(&own.url(), count).trim().parse().unwrap()
+        };
+        let export = |list: &str| {
+            let path = format!("/v1/templates/{template}/{list}");
+            api.operator(Method::GET, &path).header("accept", "application/x-ndjson")
+        };
+        let process = &world.platform.apis[0];
+        let connections = async || {
+            let mut all = 0.0;
+            for state in ["waiting", "working", "answering"] {
+                let gauge = format!("api_connections{{state=\"{state}\"}}");
+                all += process.metric(&gauge).await.unwrap();
+            }
+            all
+        };
+        let before = chunks();
+        let mut connection = world.mysql().await;
+        verify::execute(&mut connection, "lock tables user_coupon write").await.unwrap();
+        let mut left = Vec::new();
+        for _ in 0..EXPORTS {
+            left.push(export("coupons?status=used").timeout(STATE_MAX).send().await.unwrap());
+        }
+        until(connections, |all| *all >= EXPORTS as f64).await;
+        drop(left);
+        until(connections, |all| *all == 0.0).await;
+        verify::execute(&mut connection, "unlock tables").await.unwrap();
+        // Their places are free once they have ended.
+        let next = async || api.send(export("movements")).await.unwrap().status;
+        until(next, |status| *status == 200).await;
+        let read = chunks() - before;
+        assert!((EXPORTS..=EXPORTS * TRIES).contains(&read), "{read} chunks were read for nobody");
+        let whole = api.send(export("coupons?status=used")).await.unwrap();
+        assert_eq!((whole.status, whole.body.as_str()), (200, ""), "whole, and empty");
+        world.end().await;
+    }
 }

@@ -109,43 +109,6 @@ async fn a_movement_that_cannot_be_is_a_problem_and_moves_nothing() {
 }
 
 #[tokio::test]
-async fn top_ups_and_cuts_while_claims_run_sell_exactly_the_total() {
-    let world = World::start_with("moving stock", two_apis).await;
-    let template = world.template(300, |new| new).await;
-    let epoch = account(world.api(), template).await["epoch"].clone();
-    let mut total = 300;
-    let mut runs = Vec::new();
-    for (number, delta) in (1..).zip([200, -60, 150, -80, 90]) {
-        let key = format!("movement-{number}");
-        let sends = (0..6).map(|n| {
-            let (api, key) = (&world.apis[n % 2], &key);
-            async move { move_stock(api, template, key, &by(delta)).await }
-        });
-        // A crowd of its own runs beside each movement; the movement comes at a random moment of it.
-        let crowd = wave(&world, template, number * 600..(number + 1) * 600);
-        let (run, answers) = futures::join!(crowd, futures::future::join_all(sends));
-        runs.push(run);
-        if answers.iter().all(|answer| answer.status == 201) {
-            total += delta;
-            assert!(answers.iter().all(|answer| answer.body == answers[0].body), "{answers:?}");
-            assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
-        } else {
-            // The cut exceeds the remaining stock, so both apis refuse it.
-            assert!(answers.iter().all(|answer| answer.status == 409), "{answers:?}");
-        }
-    }
-    // Users who came while nothing was left do not come back; new users claim the later stock.
-    runs.push(wave(&world, template, 6_000..7_000).await);
-    assert_eq!(world.count(template).await.all(), total);
-    let report = world.assert_sound(Some(&histories(runs))).await;
-    println!("{report}");
-    let account = account(world.api(), template).await;
-    assert_eq!((&account["total"], &account["gate_stock"]), (&json!(total), &json!(0)));
-    assert_eq!((&account["drift"], &account["epoch"]), (&json!(0), &epoch));
-    world.end().await;
-}
-
-#[tokio::test]
 async fn a_movement_whose_api_died_reaches_the_gate() {
     let world = World::start("died api").await;
     let template = world.template(5, |new| new).await;
@@ -215,39 +178,81 @@ async fn a_pause_is_exact_a_resume_goes_on_and_an_end_is_for_good() {
     world.end().await;
 }
 
-#[tokio::test]
-async fn a_gate_is_loaded_ahead_of_its_window_and_none_by_a_claim_before() {
-    let world = World::start_with("preload", two_apis).await;
-    let opening = |after: TimeDelta| {
-        let starts_at = world.clock.now() + after;
-        world.template(2, move |new| NewTemplate {
-            claim_starts_at: starts_at,
-            claim_ends_at: starts_at + TimeDelta::hours(1),
-            ..new
-        })
-    };
-    let (far, near) = (opening(TimeDelta::minutes(30)).await, opening(TimeDelta::minutes(2)).await);
-    let soon = opening(TimeDelta::seconds(5)).await;
-    for template in [soon, far, near] {
-        for (user, api) in (1..).zip(&world.apis) {
-            let shopper = api.shopper(UserId(user)).unwrap();
-            let answer = shopper.claim(template, None, 1).await.unwrap();
-            assert_eq!(answer.code().as_deref(), Some("NOT_OPEN"), "{}", answer.body);
-            assert!(answer.json::<Value>().unwrap()["opens_at"].is_string());
-        }
-    }
-    // After another check nothing has changed: claims do not load a gate whose window is far ahead.
-    until_gate_has(&world, near, 2).await;
-    assert_eq!(account(world.api(), far).await["gate_stock"], Value::Null);
-    let draft = NewTemplate::simple("A draft", 2, world.clock.now(), TimeDelta::hours(1));
-    let draft = world.api().create(&draft).await.unwrap().id;
-    let shopper = world.api().shopper(UserId(1)).unwrap();
-    let answer = shopper.claim(draft, None, 1).await.unwrap();
-    assert_eq!(answer.code().as_deref(), Some("TEMPLATE_NOT_FOUND"));
-    assert_eq!(account(world.api(), draft).await["gate_stock"], Value::Null);
+mod full {
+    use super::*;
 
-    let claim = async || shopper.claim(soon, None, 1).await.unwrap();
-    until(claim, |answer| answer.status == 201).await;
-    world.assert_sound(None).await;
-    world.end().await;
+    #[tokio::test]
+    async fn top_ups_and_cuts_while_claims_run_sell_exactly_the_total() {
+        let world = World::start_with("moving stock", two_apis).await;
+        let template = world.template(300, |new| new).await;
+        let epoch = account(world.api(), template).await["epoch"].clone();
+        let mut total = 300;
+        let mut runs = Vec::new();
+        for (number, delta) in (1..).zip([200, -60, 150, -80, 90]) {
+            let key = format!("movement-{number}");
+            let sends = (0..6).map(|n| {
+                let (api, key) = (&world.apis[n % 2], &key);
+                async move { move_stock(api, template, key, &by(delta)).await }
+            });
+            // A crowd of its own runs beside each movement; the movement comes at a random moment of it.
+            let crowd = wave(&world, template, number * 600..(number + 1) * 600);
+            let (run, answers) = futures::join!(crowd, futures::future::join_all(sends));
+            runs.push(run);
+            if answers.iter().all(|answer| answer.status == 201) {
+                total += delta;
+                assert!(answers.iter().all(|answer| answer.body == answers[0].body), "{answers:?}");
+                assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
+            } else {
+                // The cut exceeds the remaining stock, so both apis refuse it.
+                assert!(answers.iter().all(|answer| answer.status == 409), "{answers:?}");
+            }
+        }
+        // Users who came while nothing was left do not come back; new users claim the later stock.
+        runs.push(wave(&world, template, 6_000..7_000).await);
+        assert_eq!(world.count(template).await.all(), total);
+        let report = world.assert_sound(Some(&histories(runs))).await;
+        println!("{report}");
+        let account = account(world.api(), template).await;
+        assert_eq!((&account["total"], &account["gate_stock"]), (&json!(total), &json!(0)));
+        assert_eq!((&account["drift"], &account["epoch"]), (&json!(0), &epoch));
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_gate_is_loaded_ahead_of_its_window_and_none_by_a_claim_before() {
+        let world = World::start_with("preload", two_apis).await;
+        let opening = |after: TimeDelta| {
+            let starts_at = world.clock.now() + after;
+            world.template(2, move |new| NewTemplate {
+                claim_starts_at: starts_at,
+                claim_ends_at: starts_at + TimeDelta::hours(1),
+                ..new
+            })
+        };
+        let (far, near) =
+            (opening(TimeDelta::minutes(30)).await, opening(TimeDelta::minutes(2)).await);
+        let soon = opening(TimeDelta::seconds(5)).await;
+        for template in [soon, far, near] {
+            for (user, api) in (1..).zip(&world.apis) {
+                let shopper = api.shopper(UserId(user)).unwrap();
+                let answer = shopper.claim(template, None, 1).await.unwrap();
+                assert_eq!(answer.code().as_deref(), Some("NOT_OPEN"), "{}", answer.body);
+                assert!(answer.json::<Value>().unwrap()["opens_at"].is_string());
+            }
+        }
+        // After another check nothing has changed: claims do not load a gate whose window is far ahead.
+        until_gate_has(&world, near, 2).await;
+        assert_eq!(account(world.api(), far).await["gate_stock"], Value::Null);
+        let draft = NewTemplate::simple("A draft", 2, world.clock.now(), TimeDelta::hours(1));
+        let draft = world.api().create(&draft).await.unwrap().id;
+        let shopper = world.api().shopper(UserId(1)).unwrap();
+        let answer = shopper.claim(draft, None, 1).await.unwrap();
+        assert_eq!(answer.code().as_deref(), Some("TEMPLATE_NOT_FOUND"));
+        assert_eq!(account(world.api(), draft).await["gate_stock"], Value::Null);
+
+        let claim = async || shopper.claim(soon, None, 1).await.unwrap();
+        until(claim, |answer| answer.status == 201).await;
+        world.assert_sound(None).await;
+        world.end().await;
+    }
 }

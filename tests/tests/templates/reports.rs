@@ -6,14 +6,14 @@ use std::{collections::BTreeMap, fs};
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{TemplateId, UserId, limit::HOLD_MS_MIN};
 use devstack::{Flavor, OwnBroker, PlatformOptions, TestServers};
-use mysql_store::{migrate, verify::CouponCounts};
+use mysql_store::verify::{self, CouponCounts};
 use pipeline_tests::{World, replay, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate, Run, Wish};
 use topic::{TopicLayout, TopicNames, ensure_topics};
 
-use crate::{desk::world_on, operators::cli::Cli};
+use crate::operators::cli::Cli;
 
 const STOCK: i64 = 40;
 
@@ -71,68 +71,6 @@ async fn rush(world: &World, template: TemplateId) -> Run {
     world.crowd().run((1..=150).map(wish).chain(more).collect()).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_report_counts_what_a_crowd_was_answered_and_a_message_that_comes_again_counts_once() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("report", two).await;
-    let template = world.template(STOCK, |new| new).await;
-    let other = world.template(STOCK, |new| new).await;
-    let run = rush(&world, template).await;
-    let (requests, words) = heard(&run);
-    assert!(words["landed"] == 40 && words["SOLD_OUT"] > 100 && words["replayed"] > 0, "{words:?}");
-    let winner = run.history.records.iter().find(|record| record.status == Some(201)).unwrap();
-    let claimed: Claimed = serde_json::from_str(winner.body.as_ref().unwrap()).unwrap();
-    let shopper = world.api().shopper(winner.user).unwrap();
-    let used = shopper.use_coupon(claimed.coupons[0].id, "order").await.unwrap();
-    assert_eq!(used.status, 200, "{}", used.body);
-
-    let report_of_all = until_counted(&world, template, requests).await;
-    let answers = &report_of_all["answers"];
-    assert_eq!(counted(answers), words, "{report_of_all}");
-    assert_eq!(report_of_all["complete"], true);
-    let peak = answers["peak_per_second"].as_u64().unwrap();
-    assert!(peak > 0 && peak <= requests as u64 && answers["peak_at"].is_string(), "{answers}");
-    assert!(answers["sold_out_after_ms"].as_i64().unwrap() < 60_000, "{answers}");
-    assert!(answers["p50_ms"].as_u64() <= answers["p99_ms"].as_u64(), "{answers}");
-    let course = answers["course"]["requests"].as_array().unwrap();
-    assert_eq!(course.iter().filter_map(Value::as_u64).sum::<u64>(), requests as u64);
-    let stock = json!({ "total": STOCK, "landed": STOCK, "left": 0 });
-    assert_eq!(report_of_all["stock"], stock);
-    let coupons = &report_of_all["coupons"];
-    assert_eq!((&coupons["counted"], &coupons["used"]), (&json!(40), &json!(1)), "{coupons}");
-    assert_eq!((&coupons["used_percent"], &coupons["all_counted"]), (&json!(2.5), &json!(true)));
-    assert_eq!(report_of_all["redemption"]["currency"], "EUR");
-
-    // Steps of a second add up to the same, and the busiest one is the peak.
-    let from = report_of_all["claim_starts_at"].as_str().unwrap();
-    let path = format!("/v1/templates/{template}/timeseries?from={from}&step=1");
-    let series: Value = get(world.api(), &path).await.json().unwrap();
-    assert_eq!((&series["step_seconds"], &series["complete"]), (&json!(1), &json!(true)));
-    let points = series["points"].as_array().unwrap();
-    let mut sums: BTreeMap<String, usize> = BTreeMap::new();
-    for (word, count) in points.iter().flat_map(counted) {
-        *sums.entry(word).or_default() += count;
-    }
-    assert_eq!(sums, words);
-    let most = points.iter().filter_map(|point| point["requests"].as_u64()).max();
-    assert_eq!(most, Some(peak));
-    let quiet = report(&world, other).await;
-    assert_eq!(
-        (&quiet["answers"]["requests"], &quiet["answers"]["peak_at"]),
-        (&json!(0), &Value::Null)
-    );
-
-    let topic = world.sources.topics.claim_stats();
-    let messages = replay::published(&world.sources.brokers, &topic).await.unwrap();
-    assert!(!messages.is_empty());
-    replay::deliver(&world.sources.brokers, &messages).await.unwrap();
-    assert_eq!(report(&world, template).await["answers"]["requests"], json!(requests));
-    by_command(&world, template, requests).await;
-    assert_of_its_merchant(&world, template).await;
-    world.assert_sound(Some(&run.history)).await;
-    world.end().await;
-}
-
 async fn by_command(world: &World, template: TemplateId, requests: usize) {
     let cli = Cli::of(world);
     let said = cli.json(&format!("template report {template}")).await;
@@ -168,15 +106,14 @@ async fn assert_of_its_merchant(world: &World, template: TemplateId) {
     }
 }
 
-testkit::on_each_flavor! {
-    money:
-    a_report_tells_money_use_and_expiry_and_of_a_span_only_its_answers,
-    a_report_on_mysql_tells_money_use_and_expiry_and_of_a_span_only_its_answers,
+#[tokio::test]
+async fn a_report_tells_money_use_and_expiry_and_of_a_span_only_its_answers() {
+    money(Flavor::Mariadb).await;
 }
 
 async fn money(flavor: Flavor) {
-    let started = world_on(flavor, "report money", |options| options).await;
-    let Some((world, _database)) = started else { return };
+    let started = World::start_on_flavor(flavor, "report money", |options| options).await;
+    let Some(world) = started else { return };
     let template = world.template(9, |new| NewTemplate { valid_for_ms: 6_000, ..new }).await;
     let mut coupons = Vec::new();
     for user in 1..=4 {
@@ -268,61 +205,139 @@ async fn a_report_counts_held_lapsed_and_cancelled_coupons_as_mysql_does() {
     world.end().await;
 }
 
-#[tokio::test]
-async fn while_the_broker_is_away_claims_are_answered_and_counted_later() {
-    let mut broker = OwnBroker::start("claim-stats").await.unwrap();
-    let scope = TestServers::shared().scope("stats broker");
-    let names = TopicNames::new(scope.topic_prefix.clone());
-    let layout = TopicLayout { partitions: 4, replication: 1 };
-    ensure_topics(&broker.brokers(), &names, &layout).await.unwrap();
-    migrate::run(&scope.endpoints.database_url).await.unwrap();
-    // Only the api uses that broker.
-    let brokers = broker.brokers();
-    let set =
-        |platform: &mut devstack::Platform| platform.apis[0].set_env("KAFKA_BROKERS", &brokers);
-    let world = World::start_as(scope, set).await;
-    let template = world.template(STOCK, |new| NewTemplate { per_user_limit: 0, ..new }).await;
-    let shopper = world.api().shopper(UserId(1)).unwrap();
-    let claim = async |number: usize| {
-        let answer = shopper.claim(template, Some(&format!("key-{number}")), 1).await.unwrap();
-        assert_eq!(answer.status, 201, "{answer:?}");
-    };
-    claim(0).await;
-    until_counted(&world, template, 1).await;
-    broker.server.pause().unwrap();
-    for number in 1..=5 {
-        claim(number).await;
-    }
-    let series = get(world.api(), &format!("/v1/templates/{template}/timeseries")).await;
-    let code = series.code().unwrap_or_default();
-    assert_eq!((series.status, code.as_str()), (503, "STATS_UNAVAILABLE"), "{series:?}");
-    assert!(series.retry_after.is_some());
-    let partial = report(&world, template).await;
-    assert_eq!((&partial["answers"], &partial["complete"]), (&Value::Null, &json!(false)));
-    assert_eq!(partial["known_to"], Value::Null);
-    assert_eq!(partial["stock"]["landed"], 6, "what MySQL knows is said");
-    broker.server.resume().unwrap();
-    let whole = until_counted(&world, template, 6).await;
-    assert_eq!((&whole["complete"], &whole["answers"]["landed"]), (&json!(true), &json!(6)));
-    let fate = async |fate: &str| {
-        let metric = format!("api_claim_stats_answers_total{{fate=\"{fate}\"}}");
-        world.platform.apis[0].metric(&metric).await
-    };
-    // An acknowledgement may come later than the message is read.
-    until(async || fate("published").await, |published| *published == Some(6.0)).await;
-    assert_eq!((fate("others").await, fate("lost").await), (Some(0.0), Some(0.0)));
-    let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
-    let said = log.lines().filter(|line| line.contains("statistics of claims cannot be read"));
-    assert_eq!(said.count(), 1, "however many ask: {log}");
-    world.end().await;
-}
+mod full {
+    use super::*;
 
-#[test]
-#[ignore = "only measures; ./dev soak what_counting_an_answer_costs_a_claim"]
-fn what_counting_an_answer_costs_a_claim() {
-    const ANSWERS: u32 = 2_000_000;
-    for threads in [1, 2, 8] {
-        let each = api::price::of_counting(threads, ANSWERS);
-        println!("{threads} threads: {} ns for each answer", each.as_nanos());
+    #[tokio::test]
+    async fn a_report_on_mysql_tells_money_use_and_expiry_and_of_a_span_only_its_answers() {
+        money(Flavor::Mysql).await;
+    }
+
+    #[tokio::test]
+    async fn a_report_counts_what_a_crowd_was_answered_and_a_message_that_comes_again_counts_once()
+    {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("report", two).await;
+        let template = world.template(STOCK, |new| new).await;
+        let other = world.template(STOCK, |new| new).await;
+        let run = rush(&world, template).await;
+        let (requests, words) = heard(&run);
+        assert!(
+            words["landed"] == 40 && words["SOLD_OUT"] > 100 && words["replayed"] > 0,
+            "{words:?}"
+        );
+        let winner = run.history.records.iter().find(|record| record.status == Some(201)).unwrap();
+        let claimed: Claimed = serde_json::from_str(winner.body.as_ref().unwrap()).unwrap();
+        let shopper = world.api().shopper(winner.user).unwrap();
+        let used = shopper.use_coupon(claimed.coupons[0].id, "order").await.unwrap();
+        assert_eq!(used.status, 200, "{}", used.body);
+
+        let report_of_all = until_counted(&world, template, requests).await;
+        let answers = &report_of_all["answers"];
+        assert_eq!(counted(answers), words, "{report_of_all}");
+        assert_eq!(report_of_all["complete"], true);
+        let peak = answers["peak_per_second"].as_u64().unwrap();
+        assert!(peak > 0 && peak <= requests as u64 && answers["peak_at"].is_string(), "{answers}");
+        assert!(answers["sold_out_after_ms"].as_i64().unwrap() < 60_000, "{answers}");
+        assert!(answers["p50_ms"].as_u64() <= answers["p99_ms"].as_u64(), "{answers}");
+        let course = answers["course"]["requests"].as_array().unwrap();
+        assert_eq!(course.iter().filter_map(Value::as_u64).sum::<u64>(), requests as u64);
+        let stock = json!({ "total": STOCK, "landed": STOCK, "left": 0 });
+        assert_eq!(report_of_all["stock"], stock);
+        let coupons = &report_of_all["coupons"];
+        assert_eq!((&coupons["counted"], &coupons["used"]), (&json!(40), &json!(1)), "{coupons}");
+        assert_eq!(
+            (&coupons["used_percent"], &coupons["all_counted"]),
+            (&json!(2.5), &json!(true))
+        );
+        assert_eq!(report_of_all["redemption"]["currency"], "EUR");
+
+        // Steps of a second add up to the same, and the busiest one is the peak.
+        let from = report_of_all["claim_starts_at"].as_str().unwrap();
+        let path = format!("/v1/templates/{template}/timeseries?from={from}&step=1");
+        let series: Value = get(world.api(), &path).await.json().unwrap();
+        assert_eq!((&series["step_seconds"], &series["complete"]), (&json!(1), &json!(true)));
+        let points = series["points"].as_array().unwrap();
+        let mut sums: BTreeMap<String, usize> = BTreeMap::new();
+        for (word, count) in points.iter().flat_map(counted) {
+            *sums.entry(word).or_default() += count;
+        }
+        assert_eq!(sums, words);
+        let most = points.iter().filter_map(|point| point["requests"].as_u64()).max();
+        assert_eq!(most, Some(peak));
+        let quiet = report(&world, other).await;
+        assert_eq!(
+            (&quiet["answers"]["requests"], &quiet["answers"]["peak_at"]),
+            (&json!(0), &Value::Null)
+        );
+
+        let topic = world.sources.topics.claim_stats();
+        let messages = replay::published(&world.sources.brokers, &topic).await.unwrap();
+        assert!(!messages.is_empty());
+        replay::deliver(&world.sources.brokers, &messages).await.unwrap();
+        assert_eq!(report(&world, template).await["answers"]["requests"], json!(requests));
+        by_command(&world, template, requests).await;
+        assert_of_its_merchant(&world, template).await;
+        world.assert_sound(Some(&run.history)).await;
+        world.end().await;
+    }
+
+    #[tokio::test]
+    async fn while_the_broker_is_away_claims_are_answered_and_counted_later() {
+        let mut broker = OwnBroker::start("claim-stats").await.unwrap();
+        let scope = TestServers::shared().scope("stats broker");
+        let names = TopicNames::new(scope.topic_prefix.clone());
+        let layout = TopicLayout { partitions: 4, replication: 1 };
+        ensure_topics(&broker.brokers(), &names, &layout).await.unwrap();
+        verify::copy_schema(&scope.endpoints.database_url).await.unwrap();
+        // Only the api uses that broker.
+        let brokers = broker.brokers();
+        let set =
+            |platform: &mut devstack::Platform| platform.apis[0].set_env("KAFKA_BROKERS", &brokers);
+        let world = World::start_as(scope, set).await;
+        let template = world.template(STOCK, |new| NewTemplate { per_user_limit: 0, ..new }).await;
+        let shopper = world.api().shopper(UserId(1)).unwrap();
+        let claim = async |number: usize| {
+            let answer = shopper.claim(template, Some(&format!("key-{number}")), 1).await.unwrap();
+            assert_eq!(answer.status, 201, "{answer:?}");
+        };
+        claim(0).await;
+        until_counted(&world, template, 1).await;
+        broker.server.pause().unwrap();
+        for number in 1..=5 {
+            claim(number).await;
+        }
+        let series = get(world.api(), &format!("/v1/templates/{template}/timeseries")).await;
+        let code = series.code().unwrap_or_default();
+        assert_eq!((series.status, code.as_str()), (503, "STATS_UNAVAILABLE"), "{series:?}");
+        assert!(series.retry_after.is_some());
+        let partial = report(&world, template).await;
+        assert_eq!((&partial["answers"], &partial["complete"]), (&Value::Null, &json!(false)));
+        assert_eq!(partial["known_to"], Value::Null);
+        assert_eq!(partial["stock"]["landed"], 6, "what MySQL knows is said");
+        broker.server.resume().unwrap();
+        let whole = until_counted(&world, template, 6).await;
+        assert_eq!((&whole["complete"], &whole["answers"]["landed"]), (&json!(true), &json!(6)));
+        let fate = async |fate: &str| {
+            let metric = format!("api_claim_stats_answers_total{{fate=\"{fate}\"}}");
+            world.platform.apis[0].metric(&metric).await
+        };
+        // An acknowledgement may come later than the message is read.
+        until(async || fate("published").await, |published| *published == Some(6.0)).await;
+        assert_eq!((fate("others").await, fate("lost").await), (Some(0.0), Some(0.0)));
+        let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
+        let said = log.lines().filter(|line| line.contains("statistics of claims cannot be read"));
+        assert_eq!(said.count(), 1, "however many ask: {log}");
+        world.end().await;
+    }
+
+    #[test]
+    #[ignore = "only measures; ./dev soak what_counting_an_answer_costs_a_claim"]
+    fn what_counting_an_answer_costs_a_claim() {
+        const ANSWERS: u32 = 2_000_000;
+        for threads in [1, 2, 8] {
+            let each = api::price::of_counting(threads, ANSWERS);
+            println!("{threads} threads: {} ns for each answer", each.as_nanos());
+        }
     }
 }

@@ -188,34 +188,6 @@ async fn before_the_window_a_page_counts_down_and_a_draft_is_nobodys() {
     world.end().await;
 }
 
-#[tokio::test]
-async fn pages_and_lists_need_no_mysql_and_say_what_they_do_not_know() {
-    let dir = project_root().join(".dev/test/shop-alone");
-    drop(fs::remove_dir_all(&dir));
-    let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
-    let shared = TestServers::private(&servers);
-    let world = World::start_on(&shared, "shop alone", |options| options).await;
-    let template = world.template(9, |new| new).await;
-    until_left(&world, template, json!(9)).await;
-    servers.database.pause().unwrap();
-    for _ in 0..200 {
-        let shown = page(&world, template).await;
-        assert_eq!(shown.json::<Value>().unwrap()["left"], 9, "{shown:?}");
-        let listed = list(&world, "", None).await;
-        assert_eq!(listed.json::<Value>().unwrap()["data"][0]["left"], 9, "{listed:?}");
-    }
-    // The gate loses its data and cannot be reloaded: the page must not show "0 left".
-    let mut gate = TcpStream::connect(server_of(&servers.endpoints().gate_redis_url)).unwrap();
-    gate.write_all(b"FLUSHALL\r\n").unwrap();
-    let shown = until_left(&world, template, Value::Null).await;
-    assert_eq!(shown["state"], "open");
-    servers.database.resume().unwrap();
-    until_left(&world, template, json!(9)).await;
-    shows_coupons_of_a_template_that_it_does_not_know(world, &mut servers, template).await;
-    servers.stop().await.unwrap();
-    fs::remove_dir_all(dir).unwrap();
-}
-
 /// An api that has just started, without the topic and without MySQL, shows a coupon of a template that is over.
 async fn shows_coupons_of_a_template_that_it_does_not_know(
     mut world: World,
@@ -254,4 +226,36 @@ async fn shows_coupons_of_a_template_that_it_does_not_know(
     servers.database.resume().unwrap();
     until(mine, |template| template["name"] == "A sale").await;
     world.end().await;
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn pages_and_lists_need_no_mysql_and_say_what_they_do_not_know() {
+        let dir = project_root().join(".dev/test/shop-alone");
+        drop(fs::remove_dir_all(&dir));
+        let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
+        let shared = TestServers::private(&servers);
+        let world = World::start_on(&shared, "shop alone", |options| options).await;
+        let template = world.template(9, |new| new).await;
+        until_left(&world, template, json!(9)).await;
+        servers.database.pause().unwrap();
+        for _ in 0..200 {
+            let shown = page(&world, template).await;
+            assert_eq!(shown.json::<Value>().unwrap()["left"], 9, "{shown:?}");
+            let listed = list(&world, "", None).await;
+            assert_eq!(listed.json::<Value>().unwrap()["data"][0]["left"], 9, "{listed:?}");
+        }
+        // The gate loses its data and cannot be reloaded: the page must not show "0 left".
+        let mut gate = TcpStream::connect(server_of(&servers.endpoints().gate_redis_url)).unwrap();
+        gate.write_all(b"FLUSHALL\r\n").unwrap();
+        let shown = until_left(&world, template, Value::Null).await;
+        assert_eq!(shown["state"], "open");
+        servers.database.resume().unwrap();
+        until_left(&world, template, json!(9)).await;
+        shows_coupons_of_a_template_that_it_does_not_know(world, &mut servers, template).await;
+        servers.stop().await.unwrap();
+        fs::remove_dir_all(dir).unwrap();
+    }
 }

@@ -78,94 +78,6 @@ fn promised(record: &Record) -> DateTime<Utc> {
 }
 
 #[tokio::test]
-async fn claims_that_race_a_change_end_as_it_says_whichever_api_they_come_by() {
-    let two = |options| PlatformOptions { apis: 2, ..options };
-    let world = World::start_with("validity race", two).await;
-    let template = world.template(3_000, |new| new).await;
-    world.warm_views(1..20).await;
-    let (crowd, wishes) = (world.crowd(), wave(template, 1..2_001));
-    let running = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
-    world.until(template, |counts| counts.all() >= 100).await;
-    let from = world.clock.now().trunc_subsecs(3) - TimeDelta::hours(1);
-    let end = from + TimeDelta::hours(3);
-    let body = json!({ "valid_from": from, "valid_until": end, "issued_coupons": "follow" });
-    let changed = change(&world, template, body).await;
-    let issued = &changed["issued_coupons"];
-    let path = json!(move_path(template));
-    assert_eq!((&issued["follow"], &issued["progress"]), (&json!(true), &path));
-    let before = issued["count"].as_i64().unwrap();
-    assert!(before >= 100, "{issued}");
-    // The crowd claims at the api that may not know of the change yet.
-    let crowd = Crowd::new(world.apis[1..].to_vec(), 64, PATIENCE);
-    let after = crowd.run(wave(template, 2_001..2_201)).await.unwrap();
-    let first = running.await.unwrap();
-    let answered: Vec<_> =
-        after.history.records.iter().filter(|one| one.status == Some(201)).collect();
-    assert_eq!(answered.len(), 200);
-    assert!(
-        answered.iter().all(|record| promised(record) == end),
-        "an answer had the old validity"
-    );
-
-    let done = until_followed(&world, template).await;
-    assert_eq!((&done["total"], &done["moved"]), (&json!(before), &json!(before)), "{done}");
-    let rows = coupons(&world, template).await;
-    assert_eq!(rows.len(), 2_200);
-    assert!(rows.iter().all(|row| (row.valid_from, row.valid_until) == (from, end)));
-    let moved = rows.iter().filter(|row| row.version == 2).count();
-    assert_eq!(moved, usize::try_from(before).unwrap());
-    assert_eq!(rows.iter().filter(|row| row.version == 1).count(), 2_200 - moved);
-    world.assert_sound(Some(&histories(vec![first, after]))).await;
-    for user in 1..20 {
-        let listed = world.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
-        assert!(listed.iter().all(|coupon| coupon.valid_until == end) && listed.len() == 1);
-    }
-    world.end().await;
-}
-
-#[tokio::test]
-async fn workers_killed_in_the_middle_of_a_chunk_leave_it_to_the_next_and_move_each_coupon_once() {
-    let mut world = World::start("validity kills").await;
-    let template = world.template(1_500, |new| new).await;
-    world.crowd().run(wave(template, 1..1_501)).await.unwrap();
-    for user in 1..=10 {
-        let shopper = world.api().shopper(UserId(user)).unwrap();
-        let id = shopper.all_coupons().await.unwrap()[0].id;
-        assert_eq!(shopper.use_coupon(id, "order").await.unwrap().status, 200);
-    }
-    world.platform.expiry_worker.stop().await.unwrap();
-    let week = TimeDelta::days(7);
-    let body = json!({ "valid_for_ms": week.num_milliseconds(), "issued_coupons": "follow" });
-    change(&world, template, body).await;
-    // The first worker moves a chunk and dies in the second; the next one dies right after committing that one.
-    for (point, looked_at) in [("before_commit=kill#2", 512), ("after_commit=kill", 1_024)] {
-        let worker = &mut world.platform.expiry_worker;
-        worker.set_env("FAIL_POINTS", &format!("validity_move.{point}"));
-        worker.spawn().unwrap();
-        worker.wait_exit(STATE_MAX).await.unwrap();
-        let state = progress(&world, template).await;
-        assert_eq!(
-            (&state["looked_at"], &state["state"]),
-            (&json!(looked_at), &json!("under_way"))
-        );
-        assert!(state["started_at"].is_string() && state["ended_at"].is_null(), "{state}");
-        let moved = coupons(&world, template).await;
-        let moved = moved.iter().filter(|row| row.valid_until == row.claimed_at + week).count();
-        assert_eq!(moved, looked_at - 10);
-    }
-    world.platform.expiry_worker.set_env("FAIL_POINTS", "");
-    world.platform.expiry_worker.start().await.unwrap();
-    let done = until_followed(&world, template).await;
-    assert_eq!((&done["looked_at"], &done["moved"]), (&json!(1_500), &json!(1_490)), "{done}");
-    for row in coupons(&world, template).await {
-        let end = if row.status == CouponStatus::Used { TimeDelta::hours(1) } else { week };
-        assert_eq!((row.version, row.valid_until), (2, row.claimed_at + end), "{row:?}");
-    }
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
-#[tokio::test]
 async fn coupons_keep_their_end_unless_asked_to_follow_and_a_shortened_one_ends_once() {
     let world = World::start("validity ends").await;
     let draft = NewTemplate::simple("A sale", 100, world.clock.now(), TimeDelta::hours(1));
@@ -271,38 +183,133 @@ async fn a_change_that_cannot_be_is_refused_and_the_same_change_again_is_the_sam
     world.end().await;
 }
 
-#[tokio::test]
-async fn coupons_whose_end_is_put_off_outlive_the_old_one_and_end_once_at_the_new_one() {
-    let world = World::start("validity put off").await;
-    let soon = |new| NewTemplate { valid_for_ms: OLD_LIFE.num_milliseconds(), ..new };
-    let template = world.template(20, soon).await;
-    world.warm_views(1..6).await;
-    world.crowd().run(wave(template, 1..21)).await.unwrap();
-    let body = json!({ "valid_for_ms": NEW_LIFE.num_milliseconds(), "issued_coupons": "follow" });
-    change(&world, template, body).await;
-    until_followed(&world, template).await;
-    let rows = coupons(&world, template).await;
-    let follows = |row: &UserCoupon| {
-        (row.status, row.valid_until) == (CouponStatus::Unused, row.claimed_at + NEW_LIFE)
-    };
-    assert!(rows.len() == 20 && rows.iter().all(follows), "before the old end: {rows:?}");
+mod full {
+    use super::*;
 
-    // The timers of the old end fire, and find nothing.
-    let old_end = rows.iter().map(|row| row.claimed_at + OLD_LIFE).max().unwrap();
-    until(async || world.clock.now(), |now| *now > old_end + TimeDelta::milliseconds(500)).await;
-    let counts = world.count(template).await;
-    assert_eq!((counts.unused, counts.due), (20, 0));
-    for user in 1..6 {
-        let listed = world.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
-        assert_eq!(listed.len(), 1);
-        assert!(listed[0].valid_until > old_end + TimeDelta::seconds(1), "{listed:?}");
+    #[tokio::test]
+    async fn claims_that_race_a_change_end_as_it_says_whichever_api_they_come_by() {
+        let two = |options| PlatformOptions { apis: 2, ..options };
+        let world = World::start_with("validity race", two).await;
+        let template = world.template(3_000, |new| new).await;
+        world.warm_views(1..20).await;
+        let (crowd, wishes) = (world.crowd(), wave(template, 1..2_001));
+        let running = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
+        world.until(template, |counts| counts.all() >= 100).await;
+        let from = world.clock.now().trunc_subsecs(3) - TimeDelta::hours(1);
+        let end = from + TimeDelta::hours(3);
+        let body = json!({ "valid_from": from, "valid_until": end, "issued_coupons": "follow" });
+        let changed = change(&world, template, body).await;
+        let issued = &changed["issued_coupons"];
+        let path = json!(move_path(template));
+        assert_eq!((&issued["follow"], &issued["progress"]), (&json!(true), &path));
+        let before = issued["count"].as_i64().unwrap();
+        assert!(before >= 100, "{issued}");
+        // The crowd claims at the api that may not know of the change yet.
+        let crowd = Crowd::new(world.apis[1..].to_vec(), 64, PATIENCE);
+        let after = crowd.run(wave(template, 2_001..2_201)).await.unwrap();
+        let first = running.await.unwrap();
+        let answered: Vec<_> =
+            after.history.records.iter().filter(|one| one.status == Some(201)).collect();
+        assert_eq!(answered.len(), 200);
+        assert!(
+            answered.iter().all(|record| promised(record) == end),
+            "an answer had the old validity"
+        );
+
+        let done = until_followed(&world, template).await;
+        assert_eq!((&done["total"], &done["moved"]), (&json!(before), &json!(before)), "{done}");
+        let rows = coupons(&world, template).await;
+        assert_eq!(rows.len(), 2_200);
+        assert!(rows.iter().all(|row| (row.valid_from, row.valid_until) == (from, end)));
+        let moved = rows.iter().filter(|row| row.version == 2).count();
+        assert_eq!(moved, usize::try_from(before).unwrap());
+        assert_eq!(rows.iter().filter(|row| row.version == 1).count(), 2_200 - moved);
+        world.assert_sound(Some(&histories(vec![first, after]))).await;
+        for user in 1..20 {
+            let listed = world.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
+            assert!(listed.iter().all(|coupon| coupon.valid_until == end) && listed.len() == 1);
+        }
+        world.end().await;
     }
-    world.until(template, |counts| counts.expired == 20).await;
-    for row in coupons(&world, template).await {
-        let ended = (row.status, row.version, row.valid_until);
-        assert_eq!(ended, (CouponStatus::Expired, 3, row.claimed_at + NEW_LIFE), "{row:?}");
-        assert!(row.changed_at >= row.valid_until, "{row:?}");
+
+    #[tokio::test]
+    async fn coupons_whose_end_is_put_off_outlive_the_old_one_and_end_once_at_the_new_one() {
+        let world = World::start("validity put off").await;
+        let soon = |new| NewTemplate { valid_for_ms: OLD_LIFE.num_milliseconds(), ..new };
+        let template = world.template(20, soon).await;
+        world.warm_views(1..6).await;
+        world.crowd().run(wave(template, 1..21)).await.unwrap();
+        let body =
+            json!({ "valid_for_ms": NEW_LIFE.num_milliseconds(), "issued_coupons": "follow" });
+        change(&world, template, body).await;
+        until_followed(&world, template).await;
+        let rows = coupons(&world, template).await;
+        let follows = |row: &UserCoupon| {
+            (row.status, row.valid_until) == (CouponStatus::Unused, row.claimed_at + NEW_LIFE)
+        };
+        assert!(rows.len() == 20 && rows.iter().all(follows), "before the old end: {rows:?}");
+
+        // The timers of the old end fire, and find nothing.
+        let old_end = rows.iter().map(|row| row.claimed_at + OLD_LIFE).max().unwrap();
+        until(async || world.clock.now(), |now| *now > old_end + TimeDelta::milliseconds(500))
+            .await;
+        let counts = world.count(template).await;
+        assert_eq!((counts.unused, counts.due), (20, 0));
+        for user in 1..6 {
+            let listed = world.api().shopper(UserId(user)).unwrap().all_coupons().await.unwrap();
+            assert_eq!(listed.len(), 1);
+            assert!(listed[0].valid_until > old_end + TimeDelta::seconds(1), "{listed:?}");
+        }
+        world.until(template, |counts| counts.expired == 20).await;
+        for row in coupons(&world, template).await {
+            let ended = (row.status, row.version, row.valid_until);
+            assert_eq!(ended, (CouponStatus::Expired, 3, row.claimed_at + NEW_LIFE), "{row:?}");
+            assert!(row.changed_at >= row.valid_until, "{row:?}");
+        }
+        world.assert_sound(None).await;
+        world.end().await;
     }
-    world.assert_sound(None).await;
-    world.end().await;
+
+    #[tokio::test]
+    async fn workers_killed_in_the_middle_of_a_chunk_leave_it_to_the_next_and_move_each_coupon_once()
+     {
+        let mut world = World::start("validity kills").await;
+        let template = world.template(1_500, |new| new).await;
+        world.crowd().run(wave(template, 1..1_501)).await.unwrap();
+        for user in 1..=10 {
+            let shopper = world.api().shopper(UserId(user)).unwrap();
+            let id = shopper.all_coupons().await.unwrap()[0].id;
+            assert_eq!(shopper.use_coupon(id, "order").await.unwrap().status, 200);
+        }
+        world.platform.expiry_worker.stop().await.unwrap();
+        let week = TimeDelta::days(7);
+        let body = json!({ "valid_for_ms": week.num_milliseconds(), "issued_coupons": "follow" });
+        change(&world, template, body).await;
+        // The first worker moves a chunk and dies in the second; the next one dies right after committing that one.
+        for (point, looked_at) in [("before_commit=kill#2", 512), ("after_commit=kill", 1_024)] {
+            let worker = &mut world.platform.expiry_worker;
+            worker.set_env("FAIL_POINTS", &format!("validity_move.{point}"));
+            worker.spawn().unwrap();
+            worker.wait_exit(STATE_MAX).await.unwrap();
+            let state = progress(&world, template).await;
+            assert_eq!(
+                (&state["looked_at"], &state["state"]),
+                (&json!(looked_at), &json!("under_way"))
+            );
+            assert!(state["started_at"].is_string() && state["ended_at"].is_null(), "{state}");
+            let moved = coupons(&world, template).await;
+            let moved = moved.iter().filter(|row| row.valid_until == row.claimed_at + week).count();
+            assert_eq!(moved, looked_at - 10);
+        }
+        world.platform.expiry_worker.set_env("FAIL_POINTS", "");
+        world.platform.expiry_worker.start().await.unwrap();
+        let done = until_followed(&world, template).await;
+        assert_eq!((&done["looked_at"], &done["moved"]), (&json!(1_500), &json!(1_490)), "{done}");
+        for row in coupons(&world, template).await {
+            let end = if row.status == CouponStatus::Used { TimeDelta::hours(1) } else { week };
+            assert_eq!((row.version, row.valid_until), (2, row.claimed_at + end), "{row:?}");
+        }
+        world.assert_sound(None).await;
+        world.end().await;
+    }
 }

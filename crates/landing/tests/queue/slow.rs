@@ -27,33 +27,6 @@ async fn slow_down(bench: &Bench, state: &str) {
     bench.world.execute(&slow).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_landing_that_is_too_slow_as_a_whole_is_made_in_parts() {
-    let bench = Bench::new("queued slow", 10).await;
-    slow_down(&bench, "1").await;
-    let batch: Vec<_> = (1..=4).map(fresh).collect();
-    let ends = timeout(PATIENCE, bench.land(&batch)).await.expect("it ends");
-    // What MySQL was still executing when the lander gave up may have landed.
-    let is_landed = |end: &QueuedEnd| matches!(end, QueuedEnd::Landed | QueuedEnd::LandedBefore);
-    assert!(ends.iter().all(is_landed), "{ends:?}");
-    assert_eq!(bench.counts().await, (4, 0, 0, 4));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn rejections_that_are_too_slow_together_are_written_in_parts() {
-    let bench = Bench::new("queued slow rejections", 1).await;
-    slow_down(&bench, "3").await;
-    let batch: Vec<_> = (1..=5).map(fresh).collect();
-    let ends = timeout(PATIENCE, bench.land(&batch)).await.expect("it ends");
-    let rejected = QueuedEnd::Rejected(RejectReason::SoldOut);
-    assert_eq!(ends[0], QueuedEnd::Landed);
-    assert!(
-        ends[1..].iter().all(|end| [rejected, QueuedEnd::RejectedBefore].contains(end)),
-        "{ends:?}"
-    );
-    assert_eq!(bench.counts().await, (1, 0, 4, 1));
-}
-
 /// A lander's attempt gives up a locked row after a second, and another attempt follows.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_for_a_locked_row_takes_nothing_of_a_hold() {
@@ -74,4 +47,36 @@ async fn waiting_for_a_locked_row_takes_nothing_of_a_hold() {
     let longer = "select timestampdiff(microsecond, claimed_at, valid_until) div 1000 - 60000 \
                   from user_coupon where status = 4";
     assert!(bench.world.number(longer).await > 0);
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_landing_that_is_too_slow_as_a_whole_is_made_in_parts() {
+        let bench = Bench::new("queued slow", 10).await;
+        slow_down(&bench, "1").await;
+        let batch: Vec<_> = (1..=4).map(fresh).collect();
+        let ends = timeout(PATIENCE, bench.land(&batch)).await.expect("it ends");
+        // What MySQL was still executing when the lander gave up may have landed.
+        let is_landed =
+            |end: &QueuedEnd| matches!(end, QueuedEnd::Landed | QueuedEnd::LandedBefore);
+        assert!(ends.iter().all(is_landed), "{ends:?}");
+        assert_eq!(bench.counts().await, (4, 0, 0, 4));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn rejections_that_are_too_slow_together_are_written_in_parts() {
+        let bench = Bench::new("queued slow rejections", 1).await;
+        slow_down(&bench, "3").await;
+        let batch: Vec<_> = (1..=5).map(fresh).collect();
+        let ends = timeout(PATIENCE, bench.land(&batch)).await.expect("it ends");
+        let rejected = QueuedEnd::Rejected(RejectReason::SoldOut);
+        assert_eq!(ends[0], QueuedEnd::Landed);
+        assert!(
+            ends[1..].iter().all(|end| [rejected, QueuedEnd::RejectedBefore].contains(end)),
+            "{ends:?}"
+        );
+        assert_eq!(bench.counts().await, (1, 0, 4, 1));
+    }
 }

@@ -2,7 +2,6 @@
 
 use chrono::DateTime;
 use coupon::{ClaimId, CouponId, MerchantId, UserId};
-use devstack::Flavor;
 use mysql_store::{
     fence::{self, Fence},
     look_up::{self, ClaimFate},
@@ -45,15 +44,10 @@ async fn a_users_coupons_come_newest_first_in_pages_and_only_the_merchants_own()
     assert_eq!(ids(&mut store, MerchantId(MERCHANT.0 + 2), None, 10).await, []);
 }
 
-testkit::on_each_flavor! {
-    bounded_look_ups:
-    a_page_of_what_a_merchant_sees_of_a_user_reads_a_page_however_much_there_is,
-    a_page_on_mysql_of_what_a_merchant_sees_of_a_user_reads_a_page_however_much_there_is,
-}
-
 /// Counted at the server: neither the user's other coupons nor those of other merchants are read, at any position.
-async fn bounded_look_ups(flavor: Flavor) {
-    let Some((mut store, _own)) = hot(flavor, "bounded look ups").await else { return };
+#[tokio::test]
+async fn a_page_of_what_a_merchant_sees_of_a_user_reads_a_page_however_much_there_is() {
+    let mut store = hot("bounded look ups").await;
     let connection = &mut store.connection;
     let cost = rows_read(connection).await;
     let own = rows_read(connection).await - cost;

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, CouponStatus, UserId};
-use devstack::{Flavor, OwnDatabase};
 use mysql_store::{
     MySqlConnection, connect, user_coupon,
     user_coupon::UserCoupon,
     user_view::{self, End, ListPosition, Overdue, Walk},
 };
-use sqlx::Row;
 
-use crate::harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now};
+use crate::harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now, session_status};
 
 /// Owner of a long list.
 pub(crate) const HOT: UserId = UserId(700);
@@ -59,9 +57,8 @@ async fn five(name: &str) -> (Store, Vec<CouponId>) {
 }
 
 /// Inserts coupons of [`HOT`]: [`OF_EACH`] of each of the [`KINDS`], ten per millisecond, of two merchants in turn.
-/// `None` if MySQL is not installed; the second value is a MySQL that ends with it.
-pub(crate) async fn hot(flavor: Flavor, name: &str) -> Option<(Store, Option<OwnDatabase>)> {
-    let (mut store, own) = Store::on(flavor, name).await?;
+pub(crate) async fn hot(name: &str) -> Store {
+    let mut store = Store::new(name).await;
     let digits = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4 \
                   union all select 5 union all select 6 union all select 7 union all select 8 union all select 9)";
     for (kind, (status, ends)) in KINDS.into_iter().enumerate() {
@@ -78,18 +75,12 @@ pub(crate) async fn hot(flavor: Flavor, name: &str) -> Option<(Store, Option<Own
         execute(&mut store.connection, &sql).await;
     }
     execute(&mut store.connection, "analyze table user_coupon").await;
-    Some((store, own))
+    store
 }
 
 /// Returns the number of rows and index entries that the server has read for this connection.
 pub(crate) async fn rows_read(connection: &mut MySqlConnection) -> i64 {
-    let rows = sqlx::raw_sql("show session status like 'handler_read%'");
-    let rows = rows.fetch_all(connection).await.unwrap();
-    let value = |row: &sqlx::mysql::MySqlRow| -> i64 {
-        let text: String = row.try_get_unchecked(1).unwrap();
-        text.parse().unwrap()
-    };
-    rows.iter().map(value).sum()
+    session_status(connection, "handler_read%").await
 }
 
 #[tokio::test]
@@ -262,16 +253,11 @@ async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_o
     }
 }
 
-testkit::on_each_flavor! {
-    bounded_reads:
-    a_page_reads_a_page_however_long_the_list_is,
-    a_page_on_mysql_reads_a_page_however_long_the_list_is,
-}
-
 /// Counted at the server: a page of twenty-eight thousand coupons costs as much as one of a hundred, in every list and
 /// at every position. A search for overdue coupons among all others would cost more.
-async fn bounded_reads(flavor: Flavor) {
-    let Some((mut store, _own)) = hot(flavor, "bounded reads").await else { return };
+#[tokio::test]
+async fn a_page_reads_a_page_however_long_the_list_is() {
+    let mut store = hot("bounded reads").await;
     let connection = &mut store.connection;
     let cost = rows_read(connection).await;
     let own = rows_read(connection).await - cost;

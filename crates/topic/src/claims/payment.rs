@@ -136,7 +136,7 @@ mod tests {
         fn a_payment_arrives_as_it_was_sent(
             claim in 0..i64::MAX,
             merchant in 0..i64::MAX,
-            payment_ref in "[!-~äß券]{1,64}",
+            payment_ref in "[!-~äß券]{1,64}".prop_filter("no path segment", |name| name != "." && name != ".."),
             coupons in option::of(btree_set(0..i64::MAX, 1..=100)),
         ) {
             let coupons = coupons.map(|ids| ids.into_iter().map(CouponId).collect());

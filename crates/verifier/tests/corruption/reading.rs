@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use coupon::TemplateId;
-use devstack::{Flavor, OwnDatabase, OwnView};
+use devstack::{Flavor, OwnView, TestServers};
 use mysql_store::{connect, verify};
 use testkit::{STATE_MAX, until_true};
 use tokio::process::Command;
@@ -14,14 +14,8 @@ use crate::{
     stage::{Stage, TEMPLATE},
 };
 
-testkit::on_each_flavor! {
-    pointed_elsewhere:
-    a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing,
-    a_verifier_of_a_mysql_that_is_pointed_at_another_redis_says_so_and_changes_nothing,
-}
-
 async fn pointed_elsewhere(flavor: Flavor) {
-    let Some((stage, _own)) = stage_on("wrong view", flavor).await else { return };
+    let Some(stage) = stage_on("wrong view", flavor).await else { return };
     let generation = "select count(*) from view_generation where generation = 1 and run_id = ";
     let known = format!("{generation}(select run_id from (select * from view_generation) known)");
     let name = format!("verifier-other-redis-{}", flavor.name());
@@ -52,16 +46,15 @@ async fn a_verifier_learns_of_a_generation_that_has_risen_since_it_connected() {
     assert!(report.to_string().contains("3 views with 1 coupon"), "{report}");
 }
 
-testkit::on_each_flavor! {
-    linear:
-    a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone,
-    a_hot_user_of_a_mysql_is_looked_at_in_a_time_that_grows_with_his_coupons_alone,
+#[tokio::test]
+async fn a_hot_user_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
+    linear(Flavor::Mariadb).await;
 }
 
 /// The coupons of a user with many claims must not all be read for each claim.
 #[expect(clippy::print_stdout, reason = "how far from the bound it is")]
 async fn linear(flavor: Flavor) {
-    let Some((stage, _own)) = stage_on("linear", flavor).await else { return };
+    let Some(stage) = stage_on("linear", flavor).await else { return };
     let coupons = verify::BULK_ROWS;
     give(&stage, coupons, 100).await;
     let mut connection = stage.mysql().await;
@@ -75,16 +68,15 @@ async fn linear(flavor: Flavor) {
     assert!(read < 30 * coupons, "{read} rows were read for {coupons} coupons");
 }
 
-testkit::on_each_flavor! {
-    paid:
-    payments_are_looked_at_in_a_time_that_grows_with_their_coupons_alone,
-    payments_of_a_mysql_are_looked_at_in_a_time_that_grows_with_their_coupons_alone,
+#[tokio::test]
+async fn payments_are_looked_at_in_a_time_that_grows_with_their_coupons_alone() {
+    paid(Flavor::Mariadb).await;
 }
 
 /// The payments of a merchant must not all be read for each coupon, although the statistics know of none.
 #[expect(clippy::print_stdout, reason = "how far from the bound it is")]
 async fn paid(flavor: Flavor) {
-    let Some((stage, _own)) = stage_on("paid", flavor).await else { return };
+    let Some(stage) = stage_on("paid", flavor).await else { return };
     let (first, coupons) = (1_000_000, verify::BULK_ROWS);
     let mut connection = stage.mysql().await;
     verify::execute(&mut connection, "drop trigger user_coupon_version").await.unwrap();
@@ -123,14 +115,13 @@ async fn paid(flavor: Flavor) {
     assert!(read < coupons / 10, "{read} rows were read for an empty ledger");
 }
 
-testkit::on_each_flavor! {
-    stopped:
-    a_verifier_that_is_asked_to_stop_leaves_no_statement_behind,
-    a_verifier_that_is_asked_to_stop_leaves_no_statement_on_mysql,
+#[tokio::test]
+async fn a_verifier_that_is_asked_to_stop_leaves_no_statement_behind() {
+    stopped(Flavor::Mariadb).await;
 }
 
 async fn stopped(flavor: Flavor) {
-    let Some((stage, _own)) = stage_on("stopped", flavor).await else { return };
+    let Some(stage) = stage_on("stopped", flavor).await else { return };
     let mut lock = stage.mysql().await;
     verify::execute(&mut lock, "lock tables user_coupon write").await.unwrap();
     let mut verify = stage.program().spawn().unwrap();
@@ -160,12 +151,9 @@ async fn it_reports_how_far_it_has_come() {
     }
 }
 
-/// A stage on the shared MariaDB, or on a MySQL of its own.
-async fn stage_on(name: &str, flavor: Flavor) -> Option<(Stage, Option<OwnDatabase>)> {
-    match flavor {
-        Flavor::Mariadb => Some((Stage::new(name).await, None)),
-        Flavor::Mysql => Stage::on_own(name, flavor).await.map(|(stage, own)| (stage, Some(own))),
-    }
+/// A stage on the shared MariaDB or the shared MySQL. `None` if MySQL is not installed.
+async fn stage_on(name: &str, flavor: Flavor) -> Option<Stage> {
+    Some(Stage::on(TestServers::on(flavor)?.scope(name)).await)
 }
 
 async fn number(stage: &Stage, sql: &str) -> i64 {
@@ -175,4 +163,29 @@ async fn number(stage: &Stage, sql: &str) -> i64 {
 /// Rows that the server has read for this connection.
 async fn reads(connection: &mut mysql_store::MySqlConnection) -> i64 {
     verify::rows_read(connection).await.unwrap()
+}
+
+mod full {
+    use super::*;
+
+    testkit::on_each_flavor! {
+        pointed_elsewhere:
+        a_verifier_that_is_pointed_at_another_redis_says_so_and_changes_nothing,
+        a_verifier_of_a_mysql_that_is_pointed_at_another_redis_says_so_and_changes_nothing,
+    }
+
+    #[tokio::test]
+    async fn a_hot_user_of_a_mysql_is_looked_at_in_a_time_that_grows_with_his_coupons_alone() {
+        linear(Flavor::Mysql).await;
+    }
+
+    #[tokio::test]
+    async fn payments_of_a_mysql_are_looked_at_in_a_time_that_grows_with_their_coupons_alone() {
+        paid(Flavor::Mysql).await;
+    }
+
+    #[tokio::test]
+    async fn a_verifier_that_is_asked_to_stop_leaves_no_statement_on_mysql() {
+        stopped(Flavor::Mysql).await;
+    }
 }

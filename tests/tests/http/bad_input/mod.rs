@@ -19,13 +19,13 @@ use std::fs;
 
 use chrono::TimeDelta;
 use coupon::{CouponId, TemplateId, UserId};
-use devstack::{Flavor, Options, Servers, TestServers, if_installed, project_root};
+use devstack::{Flavor, TestServers};
 use pipeline_tests::{World, until};
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use shopper::{Answer, Api, Claimed, NewTemplate, Shopper};
 
-use crate::http::openapi::is_documented;
+use crate::http::full::openapi::is_documented;
 
 /// Name, request, expected status and code.
 type Case = (String, RequestBuilder, u16, &'static str);
@@ -177,18 +177,6 @@ async fn hostile_input_is_answered_by_a_problem_and_changes_nothing() {
     each_is_a_problem(Targets::prepare(&TestServers::shared()).await).await;
 }
 
-#[tokio::test]
-async fn hostile_input_is_answered_by_a_problem_and_changes_nothing_in_a_mysql() {
-    let dir = project_root().join(".dev/test/bad-input-mysql");
-    drop(fs::remove_dir_all(&dir));
-    let options = Options { flavor: Flavor::Mysql, ..Options::default() };
-    let started = Servers::start(&dir, &options).await;
-    let Some(mut servers) = if_installed(started, "hostile input, on MySQL") else { return };
-    each_is_a_problem(Targets::prepare(&TestServers::private(&servers)).await).await;
-    servers.stop().await.unwrap();
-    fs::remove_dir_all(dir).unwrap();
-}
-
 #[expect(clippy::print_stdout, reason = "the count")]
 async fn each_is_a_problem(targets: Targets) {
     let world = &targets.world;
@@ -274,5 +262,15 @@ fn no_log_contains_a_secret(targets: &Targets) {
             let found = log.lines().find(|line| line.contains(secret));
             assert_eq!(found, None, "{} contains a secret", process.name());
         }
+    }
+}
+
+mod full {
+    use super::*;
+
+    #[tokio::test]
+    async fn hostile_input_is_answered_by_a_problem_and_changes_nothing_in_a_mysql() {
+        let Some(servers) = TestServers::on(Flavor::Mysql) else { return };
+        each_is_a_problem(Targets::prepare(&servers).await).await;
     }
 }

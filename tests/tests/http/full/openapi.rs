@@ -220,6 +220,7 @@ fn token_of(shopper: &Shopper) -> String {
 
 /// Python with schemathesis, as installed by ops/install.sh; runs in the world's folder.
 fn python(world: &World) -> Command {
+    devstack::full_only("runs schemathesis");
     let root = project_root();
     let pinned = fs::read_to_string(root.join("ops/schemathesis/requirements.txt")).unwrap();
     let version = pinned.lines().find_map(|line| line.strip_prefix("schemathesis==")).unwrap();

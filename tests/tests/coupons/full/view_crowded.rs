@@ -15,7 +15,7 @@ use pipeline_tests::World;
 use reqwest::Method;
 use shopper::CouponQuery;
 
-use crate::coupons::view_hot::give;
+use crate::coupons::full::view_hot::give;
 
 /// Connections of the one user, as in the attack.
 const CONNECTIONS: usize = 32;

@@ -27,7 +27,7 @@ use testkit::MERCHANT;
 use topic::{PaymentMessage, Producer, ProducerOptions};
 
 use crate::platform::{
-    metrics::{documented, histogram_of},
+    full::metrics::{documented, histogram_of},
     metrics_page::tables,
 };
 
@@ -54,6 +54,7 @@ fn text(path: &str) -> String {
 
 /// Runs a tool; if it is not installed, reports that and returns `None`.
 fn tool(name: &str, command: &mut Command) -> Option<Output> {
+    devstack::full_only("runs a tool that only the full tier installs");
     match command.output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -17,7 +17,9 @@ use verifier::{Sampler, Verdict};
 
 use crate::{
     claims::faults::start_with,
-    queued::{KEY, accepted, after_topic, assert_sold, lost_gates::Sale, said, shopper, two_apis},
+    queued::{
+        KEY, accepted, after_topic, assert_sold, full::lost_gates::Sale, said, shopper, two_apis,
+    },
 };
 
 /// What a gate requires of its server.

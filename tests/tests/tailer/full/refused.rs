@@ -14,7 +14,7 @@ use pipeline_tests::{
 };
 use topic::Op;
 
-use crate::tailer::servers::{replicate, start, tail_on, until_has_all};
+use crate::tailer::full::servers::{replicate, start, tail_on, until_has_all};
 
 /// Longest time for a refusal on a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);

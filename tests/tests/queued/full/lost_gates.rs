@@ -13,8 +13,10 @@ use verifier::{Sampler, Verdict};
 
 use crate::{
     claims::{
-        epochs::{copy_of_gate_file, end, flush, lose_gate, open_again, private_world, restore},
         faults::is_stopped,
+        full::epochs::{
+            copy_of_gate_file, end, flush, lose_gate, open_again, private_world, restore,
+        },
     },
     queued::{KEY, Policy, accepted, after_gate, after_topic, arm, assert_sold, shopper, two_apis},
 };

@@ -9,7 +9,7 @@ use pipeline_tests::{
 };
 use testkit::{Proxy, insert_coupons, sql};
 
-use crate::tailer::servers::{
+use crate::tailer::full::servers::{
     promote, read_by_snapshots, replicate, start, tail_on, until_has_all,
 };
 

@@ -18,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::queued::{accepted, after_gate, after_topic, assert_sold, shopper};
+use crate::queued::{accepted, after_gate, after_topic, assert_sold, followed::landed, shopper};
 
 /// Connections of the api: the fewest that one takes. Three of four may be streams.
 const CONNECTIONS: &str = "64";
@@ -55,15 +55,6 @@ async fn waiting(shopper: &Shopper, claim: &Accepted) -> Events {
     let first = events.next().await.unwrap().unwrap();
     assert!(matches!(first.fate(), Some(Fate::Processing { .. })), "{first:?}");
     events
-}
-
-/// Reads a stream to its end, which is that the claim landed.
-async fn landed(events: &mut Events) {
-    let mut last = None;
-    while let Some(event) = events.next().await.unwrap() {
-        last = event.fate().or(last);
-    }
-    assert!(matches!(last, Some(Fate::Succeeded { .. })), "{last:?}");
 }
 
 /// Asserts that one more stream is refused, with what it says.

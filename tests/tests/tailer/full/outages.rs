@@ -10,7 +10,7 @@ use pipeline_tests::{
 use tokio::time::{Instant, sleep};
 use topic::{Op, topic_offsets};
 
-use crate::tailer::{servers::start, snapshot::until_none_is_saved};
+use super::{servers::start, snapshot::until_none_is_saved};
 
 /// Rows of a wave.
 const ROWS: i64 = 200;

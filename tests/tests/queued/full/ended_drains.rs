@@ -8,7 +8,7 @@ use pipeline_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    claims::epochs::{end, flush, open_again, private_world},
+    claims::full::epochs::{end, flush, open_again, private_world},
     operators::cli::Cli,
     queued::{KEY, accepted, after_topic, assert_sold, shopper},
 };

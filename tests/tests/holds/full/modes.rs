@@ -4,7 +4,7 @@ use devstack::Flavor;
 use futures::future::join_all;
 use pipeline_tests::{MODES, held_sale::HeldSale, promises::Ends};
 
-use crate::queued::conformance::start;
+use crate::queued::full::conformance::start;
 
 /// Distance between the user ids of two sales.
 const APART: i64 = 1_000;

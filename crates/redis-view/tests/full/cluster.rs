@@ -7,7 +7,7 @@ use redis_view::{Applied, Begun, Change, PageAnswer, ViewStore, keys};
 use testkit::until_true;
 
 use crate::{
-    failover::Platform,
+    full::failover::Platform,
     harness::{USER, first, now, unused, used},
 };
 

@@ -9,7 +9,7 @@ use pipeline_tests::{
 };
 use topic::verify::copies_in_sync;
 
-use crate::tailer::servers::{SOME, assert_published, load, start};
+use crate::tailer::full::servers::{SOME, assert_published, load, start};
 
 /// Copies of each partition.
 const COPIES: usize = 3;

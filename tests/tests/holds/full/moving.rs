@@ -9,7 +9,7 @@ use mysql_store::verify;
 use pipeline_tests::{World, held_sale::HeldSale, promises::Ends, until};
 use serde_json::json;
 
-use crate::{holds::number, queued::conformance::start, templates::validity::change};
+use crate::{holds::number, queued::full::conformance::start, templates::validity::change};
 
 const FIRST_USER: i64 = 1_000;
 

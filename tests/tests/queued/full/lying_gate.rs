@@ -19,7 +19,7 @@ use topic::{ClaimsProducer, ProducerOptions, TopicNames};
 use verifier::{Sampler, Verdict};
 
 use crate::{
-    claims::epochs::{lose_gate, open_again},
+    claims::full::epochs::{lose_gate, open_again},
     queued::{after_topic, gate_command, gate_key, two_apis},
 };
 

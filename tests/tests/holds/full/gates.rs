@@ -4,15 +4,12 @@
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{OwnBroker, TestServers};
-use mysql_store::{
-    migrate,
-    verify::{self, BULK_ROWS},
-};
+use mysql_store::verify::{self, BULK_ROWS};
 use pipeline_tests::{World, until};
 use shopper::{NewTemplate, Wish};
 
 use crate::{
-    claims::epochs::{copy_of_gate_file, end, lose_gate, open_again, private_world, restore},
+    claims::full::epochs::{copy_of_gate_file, end, lose_gate, open_again, private_world, restore},
     holds::{LONG, claimed, number, stock},
 };
 
@@ -127,7 +124,7 @@ async fn while_the_topic_is_down_holds_are_paid_for_given_up_and_lapse_and_their
     let mut broker = OwnBroker::start("hold-broker").await.unwrap();
     let mut scope = TestServers::shared().scope("hold topic");
     scope.endpoints.kafka_brokers = broker.brokers();
-    migrate::run(&scope.endpoints.database_url).await.unwrap();
+    verify::copy_schema(&scope.endpoints.database_url).await.unwrap();
     let world = World::start_as(scope, |_| ()).await;
     let api = world.api();
     let kept = world.template(2, |new| new.held_for(LONG)).await;

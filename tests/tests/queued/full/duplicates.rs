@@ -11,7 +11,7 @@ use shopper::NewTemplate;
 use topic::TopicNames;
 
 use crate::{
-    claims::epochs::lose_gate,
+    claims::full::epochs::lose_gate,
     queued::{accepted, after_gate, assert_sold, shopper, two_apis},
 };
 

@@ -3,7 +3,7 @@
 use devstack::{Flavor, OwnBroker, TestServers};
 use pipeline_tests::tail_campaign;
 
-use crate::tailer::servers::start;
+use crate::tailer::full::servers::start;
 
 const ROUNDS: u32 = 10;
 

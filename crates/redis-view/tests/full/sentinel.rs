@@ -4,7 +4,7 @@ use devstack::{OwnPair, TestServers};
 use redis_view::{Applied, PageAnswer};
 
 use crate::{
-    failover::{Platform, ask},
+    full::failover::{Platform, ask},
     harness::{USER, rebuild, unused, used},
 };
 

@@ -11,7 +11,7 @@ use redis_gate::{Meta, Unloaded};
 use reqwest::Method;
 use shopper::{Answer, Api, NewTemplate, Shopper};
 
-use crate::claims::epochs::lose_gate;
+use crate::claims::full::epochs::lose_gate;
 
 /// Idempotency key of every claim.
 const KEY: &str = "the-key";

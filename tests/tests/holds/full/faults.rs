@@ -8,8 +8,8 @@ use shopper::Wish;
 
 use crate::{
     claims::{
-        epochs::{lose_gate, open_again},
         faults::is_stopped,
+        full::epochs::{lose_gate, open_again},
     },
     holds::{LONG, claimed, ids, number, returns, stock},
     queued::arm,
