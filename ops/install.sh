@@ -44,12 +44,12 @@ missing_packages() {
   want redis-server 'Redis, for the gate and the view' have redis-server
   want redis-tools 'redis-cli, to look into both' have redis-cli
   want default-jre-headless 'Java, which Kafka runs on' have java
+  want openssl 'keys and certificates of tests' have openssl
   if [[ ! -d $kafka ]]; then want maven "fetches Kafka's jars" have mvn; fi
   if $for_tests; then packages_of_tests; fi
 }
 
 packages_of_tests() {
-  want openssl 'certificates for servers of tests' have openssl
   want mariadb-client 'mariadb-binlog: tests hold the tailer against what the server itself makes of its binlog' have mariadb-binlog
   want faketime 'libfaketime: tests put the clock of one process wrong' have faketime
   want prometheus 'promtool, which tests the alert rules as Prometheus would, and the server for `./dev soak alerts` (no service is started)' have promtool
