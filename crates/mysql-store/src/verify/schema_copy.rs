@@ -23,7 +23,7 @@ static STATEMENTS: LazyLock<Mutex<HashMap<String, Arc<String>>>> = LazyLock::new
 /// As [`migrate::run`]; or the database exists with tables.
 pub async fn copy_schema(url: &str) -> Result<(), StoreError> {
     let database = connect::database_of(url)?;
-    let server = url.replacen(&format!("/{database}"), "/", 1);
+    let server = with_database(url, &database, "");
     let statements = {
         let mut known = STATEMENTS.lock().await;
         match known.get(&server) {
@@ -41,10 +41,18 @@ pub async fn copy_schema(url: &str) -> Result<(), StoreError> {
     connection.close().await.map_err(StoreError::query("close the connection"))
 }
 
+/// Replaces the database in a URL, which is the last part of its path: the user may have the same name.
+fn with_database(url: &str, database: &str, other: &str) -> String {
+    match url.rsplit_once(&format!("/{database}")) {
+        Some((server, options)) => format!("{server}/{other}{options}"),
+        None => url.to_owned(),
+    }
+}
+
 /// Migrates the template database, if that is still to be done, and returns the statements that copy it.
 async fn statements(url: &str, database: &str) -> Result<String, StoreError> {
     let template = format!("t_schema_{:08x}", migrate::fingerprint());
-    let url = url.replacen(&format!("/{database}"), &format!("/{template}"), 1);
+    let url = with_database(url, database, &template);
     migrate::run(&url).await?;
     let mut connection = connect::single(&url).await?;
     let names = "select table_name, table_type = 'VIEW' from information_schema.tables \
