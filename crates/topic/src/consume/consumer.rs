@@ -38,8 +38,9 @@ use crate::{
 const COMMIT_INTERVAL_MS: &str = "1000";
 
 /// Maximum time the broker delays the response to a fetch that finds less than [`FetchAhead::least_bytes`]. It bounds
-/// how long a stopping broker waits for us.
-const FETCH_WAIT_MS: &str = "100";
+/// how long a stopping broker waits for us. A message is sent at once; but a fetch that finds none costs the broker as
+/// much as one with messages, and each idle consumer sends one in this time.
+const FETCH_WAIT_MS: &str = "500";
 
 /// Pause before the next fetch once [`FetchAhead::kbytes`] are buffered. With the client's default of one second a
 /// consumer drains the buffer and then idles: it reads one buffer per second, however fast the broker is.
