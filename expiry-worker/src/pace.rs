@@ -5,7 +5,11 @@
 //! Claims and uses wait for the same resources as our flips (cores, disk and the binlog queue), so a slow flip
 //! indicates that they wait too. While others write, each flip is followed by a rest that is a multiple of its
 //! duration: the multiple doubles after a slow flip and shrinks while flips are quick. The rest after a return of the
-//! maximum size is as long as the return; after a smaller one it is shorter.
+//! maximum size is as long as the return.
+//!
+//! A statement that is smaller than the maximum rests less, in proportion: what is due outside of a storm, a few coupons
+//! at a time, ends at once. It says nothing of how quick the server is either, since most of its duration is the commit,
+//! however many coupons it has.
 
 use std::time::Duration;
 
@@ -88,12 +92,19 @@ impl Pace {
 
     /// Records that a flip, or a chunk of a move, changed `coupons` in `took`, and returns how long to rest.
     pub(crate) fn rest_after(&mut self, coupons: usize, took: Duration) -> Duration {
-        let each = took.as_secs_f64() / coupons.max(1) as f64;
+        if coupons >= BESIDE_OTHERS && !self.is_alone() {
+            self.judge(took.as_secs_f64() / coupons as f64);
+        }
+        let share = coupons as f64 / BESIDE_OTHERS as f64;
+        if self.is_alone() { Duration::ZERO } else { took.mul_f64(self.rest * share.min(1.0)) }
+    }
+
+    /// Lengthens the rest if a large statement took long for each coupon, in seconds, and shortens it otherwise.
+    fn judge(&mut self, each: f64) {
         let quickest = self.quickest.map_or(each, |known| each.min(known * QUICKEST_GROWS));
         self.quickest = Some(quickest);
         let rest = if each > SLOW * quickest { self.rest * 2.0 } else { self.rest * REST_SHRINKS };
         self.rest = rest.clamp(REST_MIN, REST_MAX);
-        if self.is_alone() { Duration::ZERO } else { took.mul_f64(self.rest) }
     }
 }
 
@@ -145,6 +156,18 @@ mod tests {
         assert_eq!(pace.rest_after(512, QUICK), QUICK);
         second(&mut pace, 0);
         assert_eq!(pace.rest_after(512, slow), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_few_coupons_beside_others_hardly_rest_and_do_not_count_as_slow() {
+        let mut pace = Pace::default();
+        second(&mut pace, 300);
+        pace.rest_after(BESIDE_OTHERS, QUICK);
+        for coupons in [1, 5, BESIDE_OTHERS / 10] {
+            let rest = pace.rest_after(coupons, QUICK);
+            assert!(rest <= QUICK / 10, "{rest:?} after {coupons}");
+        }
+        assert_eq!(pace.rest_after(BESIDE_OTHERS, QUICK), QUICK, "nothing was slow");
     }
 
     #[test]
