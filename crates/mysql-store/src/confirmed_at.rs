@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::CouponId;
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use crate::StoreError;
+use crate::{StoreError, datetime::NullableTime};
 
 /// SQL for when a row of `user_coupon` was confirmed, or the coupon that it replaces; null if it was never held. The
 /// payment is committed with the confirmation, so a reader that sees the coupon unused sees it too.
@@ -19,9 +19,10 @@ pub(crate) async fn confirmed_at(
     coupon: CouponId,
 ) -> Result<Option<DateTime<Utc>>, StoreError> {
     let sql = format!("select {CONFIRMED_AT} from user_coupon where id = ?");
-    sqlx::query_scalar(AssertSqlSafe(sql))
+    sqlx::query_scalar::<_, NullableTime>(AssertSqlSafe(sql))
         .bind(coupon.0)
         .fetch_one(connection)
         .await
+        .map(Into::into)
         .map_err(StoreError::query("read when a coupon was confirmed"))
 }

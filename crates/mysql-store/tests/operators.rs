@@ -8,7 +8,7 @@ use mysql_store::{
     audit::{self, By, Entry, Filter, Named},
     connect,
     merchant::{self, Merchant, PLATFORM},
-    template,
+    template, verify,
 };
 
 use crate::harness::{MERCHANT, Store, TEMPLATE, draft, next_id, now};
@@ -114,6 +114,28 @@ async fn a_key_ends_at_the_earliest_of_its_ends() {
         assert_eq!(stored.is_live(now()), at > now() && news, "{at}");
     }
     assert!(!api_key::revoke(connection, ApiKeyId(1), now()).await.unwrap());
+}
+
+/// The library reads a zero date as NULL: a key that never expires.
+#[tokio::test]
+async fn a_zero_date_makes_its_row_unreadable_and_never_means_no_end() {
+    let mut store = with_shop("zero dates").await;
+    let connection = &mut store.connection;
+    let (damaged, sound) = (key(), key());
+    create(connection, &damaged).await;
+    create(connection, &sound).await;
+    verify::execute(connection, "set session sql_mode = ''").await.unwrap();
+    for column in ["expires_at", "revoked_at", "last_used_at"] {
+        let set = |value: &str| {
+            format!("update api_key set {column} = {value} where id = {}", damaged.id)
+        };
+        verify::execute(connection, &set("'0000-00-00 00:00:00'")).await.unwrap();
+        let read = api_key::get(connection, damaged.id).await;
+        assert!(read.is_err(), "{column}: {read:?}");
+        verify::execute(connection, &set("null")).await.unwrap();
+        assert!(api_key::get(connection, damaged.id).await.unwrap().is_some(), "{column}");
+    }
+    assert!(api_key::get(connection, sound.id).await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use coupon::{
 };
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code};
+use crate::{StoreError, code::Code, datetime::NullableTime};
 
 /// How far the ids of a claim's coupons may be below its own id, as a difference of ids: ten seconds, for a clock that
 /// is behind the one that assigned the claim's id. Coupon ids are assigned at the landing, usually some milliseconds
@@ -71,6 +71,7 @@ pub(crate) struct ClaimColumns {
     payload_hash: Vec<u8>,
     valid_from: DateTime<Utc>,
     valid_until: DateTime<Utc>,
+    #[sqlx(try_from = "NullableTime")]
     held_until: Option<DateTime<Utc>>,
     pub(crate) created_at: DateTime<Utc>,
 }

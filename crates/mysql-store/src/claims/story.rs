@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use crate::{StoreError, coupons::user_coupon::UserCoupon, rows};
+use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::NullableTime, rows};
 
 /// A claim's admission, as its row records it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub async fn admitted(
     connection: &mut MySqlConnection,
     id: ClaimId,
 ) -> Result<Option<Admitted>, StoreError> {
-    let row: Option<(i32, Option<DateTime<Utc>>, Option<i64>)> =
+    let row: Option<(i32, NullableTime, Option<i64>)> =
         sqlx::query_as("select quantity, admitted_at, left_after from claim where id = ?")
             .bind(id.0)
             .fetch_optional(connection)
@@ -33,7 +33,7 @@ pub async fn admitted(
             .map_err(StoreError::query("read the admission of a claim"))?;
     Ok(row.map(|(quantity, admitted_at, left_after)| Admitted {
         quantity: quantity.unsigned_abs(),
-        admitted_at,
+        admitted_at: admitted_at.into(),
         left_after,
     }))
 }

@@ -9,7 +9,9 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, Discount, MerchantId};
 use sqlx::{MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, code::code_of, coupons::user_coupon::UserCoupon, rows};
+use crate::{
+    StoreError, code::code_of, coupons::user_coupon::UserCoupon, datetime::NullableTime, rows,
+};
 
 /// A coupon's terms, and the lock in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +136,7 @@ pub async fn terms(
 
 fn from_row(row: &MySqlRow) -> Result<Terms, sqlx::Error> {
     let order: Option<Vec<u8>> = row.try_get("lock_order")?;
-    let until: Option<DateTime<Utc>> = row.try_get("locked_until")?;
+    let until: Option<DateTime<Utc>> = row.try_get::<NullableTime, _>("locked_until")?.into();
     let lock = order.zip(until).map(|(order, until)| Lock {
         order_ref: String::from_utf8_lossy(&order).into_owned(),
         until,

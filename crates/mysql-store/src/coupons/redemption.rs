@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
 use crate::{
     StoreError,
     coupons::{redemption_order::OrderName, user_coupon::UserCoupon},
-    datetime::datetime,
+    datetime::{NullableTime, datetime},
     rows,
 };
 
@@ -170,6 +170,7 @@ struct Row {
     discount: Option<i64>,
     currency: Option<String>,
     created_at: DateTime<Utc>,
+    #[sqlx(try_from = "NullableTime")]
     undone_at: Option<DateTime<Utc>>,
     reason: Option<String>,
 }

@@ -11,7 +11,10 @@ use chrono::{DateTime, Utc};
 use coupon::{MerchantId, UserId};
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, datetime::datetime};
+use crate::{
+    StoreError,
+    datetime::{NullableTime, datetime},
+};
 
 /// SHA-256 of a request.
 pub type Digest = [u8; 32];
@@ -61,7 +64,9 @@ struct Row {
     user_id: Option<i64>,
     amount: Option<i64>,
     currency: Option<String>,
+    #[sqlx(try_from = "NullableTime")]
     redeemed_at: Option<DateTime<Utc>>,
+    #[sqlx(try_from = "NullableTime")]
     cancelled_at: Option<DateTime<Utc>>,
 }
 

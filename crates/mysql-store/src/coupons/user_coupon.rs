@@ -4,7 +4,11 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId, UserId};
 use sqlx::{FromRow, MySqlConnection, mysql::MySqlRow};
 
-use crate::{StoreError, code::Code, datetime::datetime};
+use crate::{
+    StoreError,
+    code::Code,
+    datetime::{NullableTime, datetime},
+};
 
 /// A coupon's row.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -37,6 +41,7 @@ pub struct UserCoupon {
     pub valid_from: DateTime<Utc>,
     /// Exclusive.
     pub valid_until: DateTime<Utc>,
+    #[sqlx(try_from = "NullableTime")]
     pub used_at: Option<DateTime<Utc>>,
     /// The order it was used for; for a coupon that is not used, the last order that gave it back.
     pub order_ref: Option<String>,

@@ -4,7 +4,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ApiKeyId, MerchantId, Scopes};
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code, datetime::datetime, operators::merchant};
+use crate::{
+    StoreError,
+    code::Code,
+    datetime::{NullableTime, datetime},
+    operators::merchant,
+};
 
 /// Number of keys in one statement of [`note_uses`].
 const USES_MAX: usize = 500;
@@ -24,11 +29,14 @@ pub struct ApiKey {
     pub scopes: Scopes,
     pub created_at: DateTime<Utc>,
     /// First instant at which it is not accepted; `None` if it does not expire.
+    #[sqlx(try_from = "NullableTime")]
     pub expires_at: Option<DateTime<Utc>>,
     /// First instant at which it is not accepted because an operator revoked it. In the future while the key is being
     /// replaced.
+    #[sqlx(try_from = "NullableTime")]
     pub revoked_at: Option<DateTime<Utc>>,
     /// When it was last accepted, as far as recorded; `None` if never.
+    #[sqlx(try_from = "NullableTime")]
     pub last_used_at: Option<DateTime<Utc>>,
 }
 

@@ -10,7 +10,12 @@ use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, JobId, JobState, MerchantId, RequestId, RowOutcome, TemplateId};
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code, datetime::datetime, operators::merchant};
+use crate::{
+    StoreError,
+    code::Code,
+    datetime::{NullableTime, datetime},
+    operators::merchant,
+};
 
 /// SHA-256 of the request and its sender.
 pub type Digest = [u8; 32];
@@ -51,6 +56,7 @@ pub struct Job {
     /// Seconds since its end was first put off; `None` if it never was.
     pub ending_for: Option<i64>,
     pub created_at: DateTime<Utc>,
+    #[sqlx(try_from = "NullableTime")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
@@ -115,9 +121,6 @@ pub async fn create(
 }
 
 /// Returns a merchant's job.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -133,9 +136,6 @@ pub async fn get(
 }
 
 /// Returns a merchant's job under the key of its request.
-///
-/// # Errors
-/// The statement fails.
 pub async fn by_request(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -243,9 +243,6 @@ fn micros(time: Duration) -> i64 {
 }
 
 /// Ends a turn. Returns whether the lease was still `owner`'s; if not, roll back.
-///
-/// # Errors
-/// The statement fails.
 pub async fn end_turn(
     transaction: &mut MySqlConnection,
     id: JobId,
@@ -298,9 +295,6 @@ pub async fn release(
 
 /// Puts off by `pause` the end of a job whose rows all have their outcome or are being cancelled. The caller decides
 /// what to try again then. Does nothing if the lease is not `owner`'s any more.
-///
-/// # Errors
-/// The statement fails.
 pub async fn put_end_off(
     connection: &mut MySqlConnection,
     id: JobId,
@@ -323,9 +317,6 @@ pub async fn put_end_off(
 }
 
 /// Ends a job whose rows all have their outcome. Returns whether the lease was still `owner`'s; if not, roll back.
-///
-/// # Errors
-/// The statement fails.
 pub async fn end(
     transaction: &mut MySqlConnection,
     job: &Job,
@@ -351,9 +342,6 @@ pub async fn end(
 
 /// Marks a running job as cancelling; it ends once each row under way has landed or never will. Returns whether that
 /// changed anything.
-///
-/// # Errors
-/// The statement fails.
 pub async fn cancel(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -378,9 +366,6 @@ pub async fn cancel(
 }
 
 /// Returns how many rows of a job have each outcome; outcomes of no row are absent.
-///
-/// # Errors
-/// The statement fails.
 pub async fn counts(
     connection: &mut MySqlConnection,
     id: JobId,

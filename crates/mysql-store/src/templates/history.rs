@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, TemplateId, UserId};
 use sqlx::{FromRow, MySqlConnection};
 
-use crate::{StoreError, code::Code, templates::movement::Kind};
+use crate::{StoreError, code::Code, datetime::NullableTime, templates::movement::Kind};
 
 /// A movement of a template's stock.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -69,6 +69,7 @@ pub struct CouponLine {
     pub valid_from: DateTime<Utc>,
     /// Exclusive.
     pub valid_until: DateTime<Utc>,
+    #[sqlx(try_from = "NullableTime")]
     pub used_at: Option<DateTime<Utc>>,
     /// The order it was used for; for a coupon that is not used, the last order that gave it back.
     pub order_ref: Option<String>,

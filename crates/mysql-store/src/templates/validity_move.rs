@@ -18,7 +18,7 @@ use crate::{
     code::Code,
     confirmed_at::CONFIRMED_AT,
     connect,
-    datetime::datetime,
+    datetime::{NullableTime, datetime},
     expiries::expiry::FLIP_MAX,
     rows,
     templates::template::{StoredValidity, validity_columns},
@@ -49,8 +49,10 @@ pub struct ValidityMove {
     /// How many of them were moved.
     pub moved: i64,
     /// When the first chunk was committed.
+    #[sqlx(try_from = "NullableTime")]
     pub started_at: Option<DateTime<Utc>>,
     /// When the last chunk was committed or a later move took over.
+    #[sqlx(try_from = "NullableTime")]
     pub ended_at: Option<DateTime<Utc>>,
     /// User of the last processed coupon.
     after_user: i64,

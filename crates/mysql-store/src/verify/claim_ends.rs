@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, RejectReason};
 use sqlx::{MySqlConnection, QueryBuilder};
 
-use crate::{StoreError, code::Code};
+use crate::{StoreError, code::Code, datetime::NullableTime};
 
 /// Claims in one statement.
 const IDS_MAX: usize = 1_000;
@@ -44,7 +44,7 @@ pub async fn ends_of(
         }
         query.push(")");
         let rows = query
-            .build_query_as::<(i64, Code, Option<Code>, i32, Option<DateTime<Utc>>, Option<i64>)>()
+            .build_query_as::<(i64, Code, Option<Code>, i32, NullableTime, Option<i64>)>()
             .fetch_all(&mut *connection)
             .await
             .map_err(StoreError::query("read the ends of claims"))?;
@@ -53,7 +53,7 @@ pub async fn ends_of(
                 state: ClaimState::try_from(state)?,
                 reason: reason.map(RejectReason::try_from).transpose()?,
                 quantity: quantity.unsigned_abs(),
-                admitted_at,
+                admitted_at: admitted_at.into(),
                 left_after,
             };
             ends.insert(ClaimId(id), end);
