@@ -71,6 +71,8 @@ codes! {
         "send headers of at most 16 KiB in total, e.g. a token with fewer claims",
     HostInvalid "HOST_INVALID" 400 "The request cannot be understood"
         "send one `Host` header with the name or address of this server, as HTTP/1.1 requires",
+    UriMalformed "URI_MALFORMED" 400 "The address cannot be understood"
+        "encode a `%` that stands for itself as `%25`: behind each other one are two hexadecimal digits",
     UriTooLong "URI_TOO_LONG" 414 "The address is too long"
         "send a path and query of at most 4 KiB",
     NotAcceptable "NOT_ACCEPTABLE" 406 "Not available in this form"

@@ -1,6 +1,6 @@
 //! Flags and environment of the api.
 
-use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use anyhow::{anyhow, ensure};
 use clap::{Args, Parser};
@@ -32,6 +32,10 @@ const CLAIMS_PER_SECOND: u32 = 50;
 
 /// Default limit of claims per user and minute: ten templates, retried once a second.
 const CLAIMS_PER_MINUTE: u32 = 600;
+
+/// Default limit of unknown templates that are looked up per second: no load for MySQL, and more than a process needs
+/// that has just started before a crowd and has not read the topic yet.
+const UNKNOWN_TEMPLATES_PER_SECOND: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
 /// Default limit of reads per user and second. An app that shows a page of its list and polls ten claims stays far
 /// below, and a list of a thousand coupons is read at once.
@@ -171,6 +175,10 @@ pub struct Config {
     /// Maximum claims per minute that one user may send to this process. 0: no limit.
     #[arg(long, env = "CLAIMS_PER_USER_MINUTE", default_value_t = CLAIMS_PER_MINUTE)]
     pub claims_per_user_minute: u32,
+
+    /// Maximum template ids per second that this process looks up in MySQL because it does not know them.
+    #[arg(long, env = "UNKNOWN_TEMPLATES_PER_SECOND", default_value_t = UNKNOWN_TEMPLATES_PER_SECOND)]
+    pub unknown_templates_per_second: NonZeroU32,
 
     /// Maximum claims of all users that this process answers at a time; it refuses further ones as overloaded. Fewer are
     /// answered sooner.

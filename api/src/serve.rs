@@ -82,7 +82,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let (gates, keeper) = gates(&config, &pool, &gate, &queue, &holder);
     let (now, bounds) = (now_of(&context), config.bounds_of_claims());
     let claims = Claims::new(gates.clone(), landers, settler, now, bounds, points.clone());
-    let templates = TemplateCache::new(pool.clone(), context.clock.clone());
+    let templates = TemplateCache::new(pool.clone(), context.clock.clone(), &config);
     let auth = auth(&config, &pool, context.clock.clone()).await?;
     let (stats, publishing) = stats::start(&config, &holder, context.clock.clone(), last.clone());
     let (batches, to_serve) = Batches::new();

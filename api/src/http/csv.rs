@@ -2,8 +2,12 @@
 
 use std::fmt::{Display, Write as _};
 
-/// Characters at the beginning of a text that make a spreadsheet read it as a formula.
-const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+/// Characters at the beginning of a cell that make a spreadsheet read it as a formula, the full-width ones in Japan.
+const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
+
+/// Characters behind which another cell begins, in whichever country the file is opened: spreadsheets of half of Europe
+/// separate cells by semicolons, and heed no quotes of a file with commas.
+const SEPARATORS: [char; 5] = [',', ';', '\t', '\r', '\n'];
 
 /// Written before such a text, so that it stays one. Spreadsheets do not show it.
 const GUARD: char = '\'';
@@ -26,14 +30,26 @@ impl<'a> Line<'a> {
         if is_quoted {
             self.out.push('"');
         }
-        if text.starts_with(FORMULA) {
-            self.out.push(GUARD);
-        }
+        self.guarded(text);
         if is_quoted {
-            self.out.push_str(&text.replace('"', "\"\""));
             self.out.push('"');
-        } else {
-            self.out.push_str(text);
+        }
+    }
+
+    /// Writes a text with its quotes doubled, and a [`GUARD`] before whatever would be a formula at the beginning of a
+    /// cell.
+    fn guarded(&mut self, text: &str) {
+        let mut begins_cell = true;
+        for one in text.chars() {
+            if begins_cell && FORMULA.contains(&one) {
+                self.out.push(GUARD);
+            }
+            if one == '"' {
+                self.out.push('"');
+            }
+            self.out.push(one);
+            let is_skipped = one == '"' || one.is_whitespace();
+            begins_cell = SEPARATORS.contains(&one) || (begins_cell && is_skipped);
         }
     }
 
@@ -67,6 +83,8 @@ impl<'a> Line<'a> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn line(texts: &[&str]) -> String {
@@ -85,8 +103,29 @@ mod tests {
         assert_eq!(line(&["=1+1", "+1", "-1", "@a", "\tb"]), "'=1+1,'+1,'-1,'@a,'\tb\r\n");
         assert_eq!(line(&["say \"so\", twice", "a\nb"]), "\"say \"\"so\"\", twice\",\"a\nb\"\r\n");
         assert_eq!(line(&["=HYPERLINK(\"a\",\"b\")"]), "\"'=HYPERLINK(\"\"a\"\",\"\"b\"\")\"\r\n");
-        assert_eq!(line(&["\r=1"]), "\"'\r=1\"\r\n");
+        assert_eq!(line(&["\r=1"]), "\"'\r'=1\"\r\n");
         assert_eq!(line(&["a=1", "1-2"]), "a=1,1-2\r\n");
+    }
+
+    #[test]
+    fn no_text_is_a_formula_where_cells_are_separated_by_semicolons() {
+        assert_eq!(line(&["x;=1+1;"]), "x;'=1+1;\r\n");
+        assert_eq!(line(&["x; @SUM(1)", "a;b"]), "x; '@SUM(1),a;b\r\n");
+        assert_eq!(line(&["x;\"=1\""]), "\"x;\"\"'=1\"\"\"\r\n");
+        assert_eq!(line(&["＝1+1", " =1"]), "'＝1+1, '=1\r\n");
+    }
+
+    proptest! {
+        #[test]
+        fn however_a_line_is_split_no_cell_begins_a_formula(text in "[ax1=+@;,\t\r\n\" ＝-]{0,12}") {
+            let line = line(&["a", &text, "b"]);
+            for separator in SEPARATORS {
+                for cell in line.trim_end().split(separator) {
+                    let begin = cell.trim_start_matches(|one: char| one == '"' || one.is_whitespace());
+                    prop_assert!(!begin.starts_with(FORMULA), "{cell:?} of {line:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -128,9 +128,23 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<Body<T>, Proble
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::new(Code::MalformedBody, "The body: an object is expected."));
     }
-    serde_json::from_slice(bytes)
-        .map(Body)
-        .map_err(|error| Problem::new(Code::MalformedBody, format!("The body: {error}.")))
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let body = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let field = error.path().to_string();
+        let error = error.into_inner();
+        // The body as a whole has the path `.`.
+        if field == "." {
+            return malformed(&error);
+        }
+        let detail = format!("The body: {field}: {error}.");
+        Problem::new(Code::MalformedBody, detail).with("field", field)
+    })?;
+    json.end().map_err(|error| malformed(&error))?;
+    Ok(Body(body))
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    Problem::new(Code::MalformedBody, format!("The body: {error}."))
 }
 
 impl<S: Send + Sync, T: FromStr + Send> FromRequestParts<S> for PathId<T> {

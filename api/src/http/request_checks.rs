@@ -47,6 +47,11 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         let detail = format!("Use a path and query of at most {URI_BYTES_MAX} bytes.");
         return Err(Problem::new(Code::UriTooLong, detail));
     }
+    if uri.path_and_query().is_some_and(|text| !is_percent_encoded(text.as_str())) {
+        let detail = "Write two hexadecimal digits behind each `%` of the path and the query; a `%` that stands for \
+                      itself is `%25`.";
+        return Err(Problem::new(Code::UriMalformed, detail));
+    }
     let bytes = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len();
     if request.headers().iter().map(bytes).sum::<usize>() > HEADER_BYTES_MAX {
         let detail = format!("Send headers of at most {HEADER_BYTES_MAX} bytes in all.");
@@ -72,6 +77,13 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
         return Err(Problem::new(Code::NotAcceptable, detail));
     }
     Ok(())
+}
+
+/// Returns whether two hexadecimal digits are behind each `%`. Decoders leave any other as it is, so `/%zz` would name
+/// something that can also be written in another way.
+fn is_percent_encoded(text: &str) -> bool {
+    let mut behind_percent = text.as_bytes().split(|&byte| byte == b'%').skip(1);
+    behind_percent.all(|rest| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Returns whether the request is for a list that is sent as NDJSON and CSV too.
@@ -171,6 +183,16 @@ mod tests {
         assert!(
             !accepts(&["text/html"]) && !accepts(&["application/json;q=0.0"]) && !accepts(&[""])
         );
+    }
+
+    #[test]
+    fn a_percent_sign_has_two_hexadecimal_digits_behind_it() {
+        for text in ["/", "/a%20b", "/%25", "/%2F?a=%c3%A9", "/%2525"] {
+            assert!(is_percent_encoded(text), "{text}");
+        }
+        for text in ["/%", "/%2", "/%zz", "/%2g", "/a?b=%", "/%%20", "/%é"] {
+            assert!(!is_percent_encoded(text), "{text}");
+        }
     }
 
     #[test]

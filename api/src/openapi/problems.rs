@@ -14,6 +14,7 @@ const ANY: &[Code] = &[
     Code::HostInvalid,
     Code::MalformedQuery,
     Code::NotAcceptable,
+    Code::UriMalformed,
     Code::UriTooLong,
     Code::HeadersTooLarge,
     Code::BodyTooLarge,

@@ -13,6 +13,7 @@ mod upcoming;
 
 use std::{
     collections::HashMap,
+    num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicBool},
     time::{Duration, Instant},
 };
@@ -29,7 +30,7 @@ use tokio::sync::Semaphore;
 use topic::{Event, Op, TableReader, TemplateRow};
 use tracing::warn;
 
-use crate::{code::Code, problem::Problem};
+use crate::{code::Code, config::Config, problem::Problem};
 use listed::Listed;
 pub(crate) use listed::Position;
 
@@ -42,9 +43,7 @@ const UNKNOWN_MAX: usize = 10_000;
 /// Maximum concurrent reads of misses. The rest wait their turn, and find the answer in memory.
 const MISSES_MAX: usize = 4;
 
-/// Maximum reads of misses per second: no load for MySQL, and more than a process needs that has just started before a
-/// crowd and has not read the topic yet.
-const MISSES_PER_SECOND: u32 = 500;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Maximum template changes read from the topic at a time.
 const CHANGES_MAX: usize = 500;
@@ -71,11 +70,14 @@ struct Known {
 
 /// Limits the misses per second: it fills up with each, and empties evenly (see `rate_limit.rs`).
 struct Bucket {
+    /// What a miss adds.
+    each: Duration,
     empty_at: Instant,
 }
 
 impl TemplateCache {
-    pub(crate) fn new(pool: MySqlPool, clock: Clock) -> Self {
+    pub(crate) fn new(pool: MySqlPool, clock: Clock, config: &Config) -> Self {
+        let bucket = Bucket::new(config.unknown_templates_per_second, Instant::now());
         Self {
             pool,
             clock,
@@ -83,7 +85,7 @@ impl TemplateCache {
             is_complete: Arc::default(),
             unknown: Arc::default(),
             misses: Arc::new(Semaphore::new(MISSES_MAX)),
-            bucket: Arc::new(Mutex::new(Bucket { empty_at: Instant::now() })),
+            bucket: Arc::new(Mutex::new(bucket)),
         }
     }
 
@@ -217,10 +219,13 @@ impl TemplateCache {
 }
 
 impl Bucket {
+    fn new(per_second: NonZeroU32, now: Instant) -> Self {
+        Self { each: SECOND / per_second.get(), empty_at: now }
+    }
+
     fn takes_one(&mut self, now: Instant) -> bool {
-        let second = Duration::from_secs(1);
-        let next = self.empty_at.max(now) + second / MISSES_PER_SECOND;
-        let fits = next <= now + second;
+        let next = self.empty_at.max(now) + self.each;
+        let fits = next <= now + SECOND;
         if fits {
             self.empty_at = next;
         }
@@ -281,14 +286,13 @@ mod tests {
     #[test]
     fn so_many_ids_are_looked_up_within_a_second_and_no_more() {
         let start = Instant::now();
-        let mut bucket = Bucket { empty_at: start };
+        let mut bucket = Bucket::new(NonZeroU32::new(500).unwrap(), start);
         let mut taken = |ms: u64, asked: u32| {
             let now = start + Duration::from_millis(ms);
             (0..asked).filter(|_| bucket.takes_one(now)).count()
         };
-        let most = MISSES_PER_SECOND as usize;
-        assert_eq!(taken(0, 10 * MISSES_PER_SECOND), most);
-        assert_eq!(taken(100, 10 * MISSES_PER_SECOND), most / 10, "it empties evenly");
-        assert_eq!(taken(60_000, 10 * MISSES_PER_SECOND), most, "and never gives more at once");
+        assert_eq!(taken(0, 5_000), 500);
+        assert_eq!(taken(100, 5_000), 50, "it empties evenly");
+        assert_eq!(taken(60_000, 5_000), 500, "and never gives more at once");
     }
 }

@@ -162,6 +162,9 @@ async fn a_page_may_read_why_it_was_refused_whatever_refused_it() {
             "HEADERS_TOO_LARGE",
         ),
         (get(&format!("/{}", long(5 << 10)), ""), 414, "URI_TOO_LONG"),
+        (get("/v1/coupons/%zz", ""), 400, "URI_MALFORMED"),
+        (get("/v1/coupons/%2", ""), 400, "URI_MALFORMED"),
+        (get("/v1/me/coupons?status=%", ""), 400, "URI_MALFORMED"),
         (format!("{claim}content-length: 99999\r\n\r\n"), 413, "BODY_TOO_LARGE"),
         (
             format!("{claim}content-length: 9\r\nexpect: 100-continue\r\n\r\n{{"),

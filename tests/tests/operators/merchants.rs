@@ -29,7 +29,7 @@ async fn post(api: &Api, path: &str, body: &Value) -> Answer {
 }
 
 /// Creates a resource, and returns it.
-async fn made(api: &Api, path: &str, body: &Value) -> Value {
+pub(crate) async fn made(api: &Api, path: &str, body: &Value) -> Value {
     let answer = post(api, path, body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.json().unwrap()
@@ -40,7 +40,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// Creates a merchant; returns its operator with all scopes.
-async fn merchant(world: &World, name: &str) -> Api {
+pub(crate) async fn merchant(world: &World, name: &str) -> Api {
     let merchant = made(world.api(), "/v1/merchants", &json!({ "name": name })).await;
     assert_eq!(merchant["name"], name);
     let key = json!({ "name": "first", "scopes": ["admin"], "merchant_id": merchant["id"] });
@@ -60,7 +60,7 @@ fn refused(answer: &Answer) -> (u16, String) {
     (answer.status, answer.code().unwrap_or_default())
 }
 
-async fn published(world: &World, api: &Api) -> TemplateId {
+pub(crate) async fn published(world: &World, api: &Api) -> TemplateId {
     let new = NewTemplate::simple("Theirs", 10, world.clock.now(), TimeDelta::hours(1));
     api.publish_new(&new).await.unwrap().id
 }

@@ -24,7 +24,7 @@ use crate::{
     http::{
         cursor::{self, Page},
         extract::Params,
-        instant::instant,
+        instant::{RequestInstant, instant},
         schemas::{self, Id, Instant},
     },
     problem::Problem,
@@ -53,8 +53,8 @@ pub(crate) struct AuditParams {
     merchant_id: Option<MerchantId>,
     /// A key's id, or `platform`.
     key_id: Option<String>,
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    to: Option<RequestInstant>,
 }
 
 /// Names the platform's own key, which has no id.
@@ -186,13 +186,15 @@ pub(crate) async fn list(
     let merchant_id = operator.merchant(params.merchant_id)?;
     let limit = cursor::limit(params.limit)?;
     let before: Option<AuditId> = cursor::parse(params.cursor.as_ref())?;
+    let from = params.from.map(|at| at.0);
+    let to = params.to.map(|at| at.0);
     let filter = Filter {
         merchant: merchant_id,
-        ids: ids_within(params.from, params.to),
+        ids: ids_within(from, to),
         target: params.target.as_deref(),
         by: by(params.key_id.as_deref())?,
-        from: params.from,
-        to: params.to,
+        from,
+        to,
     };
     let page = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;

@@ -1,6 +1,6 @@
 //! JSON bodies of templates.
 
-use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use chrono::TimeDelta;
 use coupon::{
     AcceptAfter, ClaimMode, Discount, DiscountKind, HoldTerms, MerchantId, ReturnedStock, Template,
     TemplateError, TemplateId, TemplateState, Validity, Window, limit,
@@ -12,14 +12,11 @@ use utoipa::ToSchema;
 use crate::{
     code::Code,
     http::{
-        instant::instant,
+        instant::{RequestInstant, instant},
         schemas::{self, Id, Instant},
     },
     problem::Problem,
 };
-
-/// Last millisecond of the year 9999, in milliseconds since 1970.
-const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
 /// Request to create a template.
 #[derive(Deserialize, Serialize, ToSchema)]
@@ -46,17 +43,13 @@ pub(crate) struct NewTemplate {
     #[schema(minimum = 1, maximum = 100)]
     max_per_claim: Option<u32>,
     /// When claims open.
-    #[schema(value_type = Instant)]
-    claim_starts_at: DateTime<Utc>,
+    claim_starts_at: RequestInstant,
     /// When claims close, exclusive.
-    #[schema(value_type = Instant)]
-    claim_ends_at: DateTime<Utc>,
+    claim_ends_at: RequestInstant,
     /// When its coupons become valid. Send this and `valid_until`, or `valid_for_ms`.
-    #[schema(value_type = Option<Instant>)]
-    valid_from: Option<DateTime<Utc>>,
+    valid_from: Option<RequestInstant>,
     /// When its coupons expire, exclusive.
-    #[schema(value_type = Option<Instant>)]
-    valid_until: Option<DateTime<Utc>>,
+    valid_until: Option<RequestInstant>,
     /// How long a coupon is valid from its claim on, in milliseconds.
     #[schema(minimum = 1, maximum = 315360000000i64)]
     valid_for_ms: Option<i64>,
@@ -200,10 +193,7 @@ impl NewTemplate {
             discount: self.discount.read()?,
             per_user_limit: self.per_user_limit,
             max_per_claim: self.max_per_claim.unwrap_or(1),
-            window: Window {
-                starts_at: moment("claim_starts_at", self.claim_starts_at)?,
-                ends_at: moment("claim_ends_at", self.claim_ends_at)?,
-            },
+            window: Window { starts_at: self.claim_starts_at.0, ends_at: self.claim_ends_at.0 },
             validity,
             self_redeem: self.self_redeem.unwrap_or(false),
             stackable: self.stackable.unwrap_or(true),
@@ -262,35 +252,22 @@ pub(crate) fn returned_stock(word: Option<&str>) -> Result<Option<ReturnedStock>
     word.map(|word| ReturnedStock::from_word(word).ok_or_else(unknown)).transpose()
 }
 
-/// Returns the validity that these fields describe, to the millisecond, as it is stored.
+/// Returns the validity that these fields describe.
 pub(crate) fn validity(
-    from: Option<DateTime<Utc>>,
-    until: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    until: Option<RequestInstant>,
     for_ms: Option<i64>,
 ) -> Result<Validity, Problem> {
     match (for_ms, from, until) {
         (Some(ms), None, None) => TimeDelta::try_milliseconds(ms)
             .map(|valid_for| Validity::Relative { valid_for })
             .ok_or_else(|| invalid("valid_for_ms", "use a smaller number".to_owned())),
-        (None, Some(from), Some(until)) => {
-            let (from, until) = (moment("valid_from", from)?, moment("valid_until", until)?);
-            Ok(Validity::Absolute { from, until })
-        }
+        (None, Some(from), Some(until)) => Ok(Validity::Absolute { from: from.0, until: until.0 }),
         _ => {
             let problem = "use either valid_for_ms, or valid_from and valid_until".to_owned();
             Err(invalid("valid_for_ms", problem))
         }
     }
-}
-
-/// Truncates a time to the millisecond, as it is stored. Accepts times from 1970, where the view's scores begin, to the
-/// year 9999, where MySQL's times end. A leap second is refused: no column can store it.
-pub(crate) fn moment(field: &str, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
-    let is_leap = at.timestamp_subsec_millis() >= 1_000;
-    if (0..=TIME_MS_MAX).contains(&at.timestamp_millis()) && !is_leap {
-        return Ok(at.trunc_subsecs(3));
-    }
-    Err(invalid(field, "use a time from 1970 to 9999".to_owned()))
 }
 
 /// Checks a template. The problem names the field.

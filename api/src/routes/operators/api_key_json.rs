@@ -1,6 +1,5 @@
 //! JSON bodies of operators' keys.
 
-use chrono::{DateTime, Utc};
 use coupon::{MerchantId, Scope};
 use mysql_store::api_key::ApiKey;
 use serde::{Deserialize, Serialize};
@@ -8,7 +7,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::http::{
-    instant::instant,
+    instant::{RequestInstant, instant},
     schemas::{self, Id, Instant},
 };
 
@@ -22,8 +21,7 @@ pub(crate) struct NewKey {
     #[schema(value_type = Vec<schemas::Scope>, min_items = 1)]
     pub(crate) scopes: Vec<String>,
     /// When the key expires, within ten years. Absent: never.
-    #[schema(value_type = Option<Instant>)]
-    pub(crate) expires_at: Option<DateTime<Utc>>,
+    pub(crate) expires_at: Option<RequestInstant>,
     /// The merchant of the key. Only the platform's key may name a merchant other than its own.
     #[schema(value_type = Option<Id>)]
     pub(crate) merchant_id: Option<MerchantId>,

@@ -3,7 +3,7 @@
 //! no such key, revoke the new key and make another.
 
 use axum::{Json, extract::State, http::StatusCode};
-use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ApiKeyId, Scope, Scopes, text};
 use mysql_store::{
     MySqlConnection,
@@ -95,7 +95,7 @@ async fn create_once(
         scopes: scopes(&new.scopes)?,
         name: name(&new.name)?,
         created_at: now,
-        expires_at: new.expires_at.map(|end| expiry(end, now)).transpose()?,
+        expires_at: new.expires_at.map(|end| expiry(end.0, now)).transpose()?,
         revoked_at: None,
         last_used_at: None,
     };
@@ -367,7 +367,7 @@ fn name(name: &str) -> Result<String, Problem> {
 
 fn expiry(end: DateTime<Utc>, now: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
     if end > now && end <= now + LIFE_MAX {
-        return Ok(end.trunc_subsecs(3));
+        return Ok(end);
     }
     Err(invalid("expires_at", "use a time within the next ten years".to_owned()))
 }

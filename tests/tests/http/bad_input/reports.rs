@@ -19,7 +19,7 @@ pub(super) fn cases(targets: &Targets) -> Vec<Case> {
             ("since=2026-11-27T08:00:00Z", 400, "MALFORMED_QUERY"),
             ("from=2026-11-27T08:00:00Z&to=2026-11-27T08:00:00Z", 422, "INVALID_SPAN"),
             ("from=2026-11-27T08:00:00Z&to=2029-11-27T08:00:00Z", 422, "INVALID_SPAN"),
-            ("from=1969-11-27T08:00:00Z&to=1970-01-01T08:00:00Z", 422, "INVALID_SPAN"),
+            ("to=1970-01-01T00:00:00Z", 422, "INVALID_SPAN"),
         ] {
             let request = ask(&format!("{one}?{query}"));
             cases.push(case(&format!("{query} of a {what}"), request, status, code));

@@ -2,7 +2,7 @@
 //! line of the audit record.
 
 use axum::{extract::State, http::StatusCode};
-use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, limit, text};
 use mysql_store::{
     MySqlConnection,
@@ -21,8 +21,8 @@ use crate::{
     code::Code,
     http::{
         extract::{Body, PathId},
-        instant::instant,
-        schemas::{Id, Instant, RequestId},
+        instant::{RequestInstant, instant},
+        schemas::{Id, RequestId},
     },
     problem::Problem,
     routes::{
@@ -54,8 +54,7 @@ pub(crate) struct ReasonRequest {
 })))]
 pub(crate) struct ExtensionRequest {
     /// The new end of its validity, exclusive: later than the present one, and within ten years.
-    #[schema(value_type = Instant)]
-    valid_until: DateTime<Utc>,
+    valid_until: RequestInstant,
     /// The reason, for people who read the audit record.
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     reason: String,
@@ -146,8 +145,7 @@ pub(crate) async fn extend(
     if let Some(answer) = once.answered(&app, operator).await? {
         return Ok(answer);
     }
-    // The precision of the rows.
-    let until = request.valid_until.trunc_subsecs(3);
+    let until = request.valid_until.0;
     let now = app.clock.now();
     if until <= now || until > now + TimeDelta::milliseconds(limit::VALID_FOR_MS_MAX) {
         return Err(invalid("valid_until", "name a time within the next ten years"));

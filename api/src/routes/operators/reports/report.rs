@@ -18,7 +18,7 @@ use crate::{
     auth::Operator,
     http::{
         extract::{Params, PathId},
-        instant::instant,
+        instant::{RequestInstant, instant},
         schemas::{self, Id, Instant},
     },
     problem::Problem,
@@ -171,8 +171,8 @@ pub(crate) struct RedemptionJson {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReportParams {
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    to: Option<RequestInstant>,
 }
 
 /// `GET /v1/templates/{id}/report?from=&to=`
@@ -199,7 +199,7 @@ pub(crate) async fn get(
 ) -> Result<Json<ReportJson>, Problem> {
     let template = templates::owned(&app, operator, id).await?;
     let now = app.clock.now();
-    let span = SpanQuery { from, to, step: None }.span(&template.window, now, POINTS)?;
+    let span = SpanQuery::asked(from, to, None).span(&template.window, now, POINTS)?;
     let history = &app.stats.history;
     // Held until MySQL is read too: reports must not take its connections from claims.
     let turn = history.turn(template.merchant_id).await.map_err(|error| unavailable(&error))?;

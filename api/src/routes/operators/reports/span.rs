@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::Window;
 
-use crate::{code::Code, problem::Problem, stats::aggregate::Span};
+use crate::{code::Code, http::instant::RequestInstant, problem::Problem, stats::aggregate::Span};
 
 /// Longest span. The statistics are kept for 30 days; a year leaves room for a longer retention.
 const SPAN_MAX: TimeDelta = TimeDelta::days(366);
@@ -39,6 +39,15 @@ pub(crate) struct SpanQuery {
 }
 
 impl SpanQuery {
+    /// What a request's parameters say.
+    pub(crate) fn asked(
+        from: Option<RequestInstant>,
+        to: Option<RequestInstant>,
+        step: Option<i64>,
+    ) -> Self {
+        Self { from: from.map(|at| at.0), to: to.map(|at| at.0), step }
+    }
+
     /// Returns the span of a template's statistics, of at most `points` steps if none is asked for.
     pub(crate) fn span(
         self,

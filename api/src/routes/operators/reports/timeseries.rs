@@ -1,7 +1,6 @@
 //! `GET /v1/templates/{id}/timeseries`: what claims were answered, step by step.
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, Utc};
 use coupon::TemplateId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,6 +9,7 @@ use crate::{
     auth::Operator,
     http::{
         extract::{Params, PathId},
+        instant::RequestInstant,
         schemas::{Id, Instant},
     },
     problem::Problem,
@@ -69,8 +69,8 @@ pub(crate) struct PointJson {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpanParams {
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    to: Option<RequestInstant>,
     step: Option<i64>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn get(
 ) -> Result<Json<TimeseriesJson>, Problem> {
     let template = templates::owned(&app, operator, id).await?;
     let now = app.clock.now();
-    let span = SpanQuery { from, to, step }.span(&template.window, now, POINTS_DEFAULT)?;
+    let span = SpanQuery::asked(from, to, step).span(&template.window, now, POINTS_DEFAULT)?;
     let history = &app.stats.history;
     let turn = history.turn(template.merchant_id).await.map_err(|error| unavailable(&error))?;
     let known = history.read(turn, id, span, now.timestamp()).await;

@@ -1,7 +1,6 @@
 //! `POST /v1/templates/{id}/clone`: a draft with the terms of another template.
 
 use axum::extract::State;
-use chrono::{DateTime, Utc};
 use coupon::{Template, TemplateId, TemplateState, limit};
 use mysql_store::{connect, stock};
 use serde::{Deserialize, Serialize};
@@ -11,12 +10,13 @@ use crate::{
     auth::Operator,
     http::{
         extract::{Body, PathId},
-        schemas::{Id, Instant, RequestId},
+        instant::RequestInstant,
+        schemas::{Id, RequestId},
     },
     problem::{Problem, unknown_template},
     routes::{
         audit::idempotency::{Answer, Once},
-        bodies::template_json::{self, TemplateJson, moment},
+        bodies::template_json::{self, TemplateJson},
         operators::templates::{New, create_once, owned_on},
     },
     state::App,
@@ -39,11 +39,9 @@ pub(crate) struct CloneRequest {
     #[schema(minimum = 0, maximum = 1000000000)]
     total_stock: Option<i64>,
     /// When claims open. Default: as the template's.
-    #[schema(value_type = Option<Instant>)]
-    claim_starts_at: Option<DateTime<Utc>>,
+    claim_starts_at: Option<RequestInstant>,
     /// When claims close, exclusive. Default: as the template's.
-    #[schema(value_type = Option<Instant>)]
-    claim_ends_at: Option<DateTime<Utc>>,
+    claim_ends_at: Option<RequestInstant>,
 }
 
 /// `POST /v1/templates/{id}/clone`
@@ -104,10 +102,10 @@ impl CloneRequest {
     fn applied_to(&self, template: Template, id: TemplateId) -> Result<Template, Problem> {
         let mut window = template.window;
         if let Some(at) = self.claim_starts_at {
-            window.starts_at = moment("claim_starts_at", at)?;
+            window.starts_at = at.0;
         }
         if let Some(at) = self.claim_ends_at {
-            window.ends_at = moment("claim_ends_at", at)?;
+            window.ends_at = at.0;
         }
         let copy = Template {
             id,

@@ -5,7 +5,6 @@
 //! to follow ([`crate::routes::operators::templates::validity`]).
 
 use axum::{extract::State, http::HeaderMap};
-use chrono::{DateTime, Utc};
 use coupon::{HoldTerms, NotEditable, Template, TemplateField, TemplateId, TemplateState, Window};
 use mysql_store::{
     connect,
@@ -22,12 +21,13 @@ use crate::{
     http::{
         etag::{IfMatch, Tagged},
         extract::{Body, PathId},
-        schemas::{self, Id, Instant},
+        instant::RequestInstant,
+        schemas::{self, Id},
     },
     problem::Problem,
     routes::{
         audit::{self, Action},
-        bodies::template_json::{self, DiscountJson, TemplateJson, moment},
+        bodies::template_json::{self, DiscountJson, TemplateJson},
         operators::templates::{
             changed_meanwhile,
             expected::Expected,
@@ -53,14 +53,10 @@ pub(crate) struct EditRequest {
     per_user_limit: Option<u32>,
     #[schema(minimum = 1, maximum = 100)]
     max_per_claim: Option<u32>,
-    #[schema(value_type = Option<Instant>)]
-    claim_starts_at: Option<DateTime<Utc>>,
-    #[schema(value_type = Option<Instant>)]
-    claim_ends_at: Option<DateTime<Utc>>,
-    #[schema(value_type = Option<Instant>)]
-    valid_from: Option<DateTime<Utc>>,
-    #[schema(value_type = Option<Instant>)]
-    valid_until: Option<DateTime<Utc>>,
+    claim_starts_at: Option<RequestInstant>,
+    claim_ends_at: Option<RequestInstant>,
+    valid_from: Option<RequestInstant>,
+    valid_until: Option<RequestInstant>,
     #[schema(minimum = 1, maximum = 315360000000i64)]
     valid_for_ms: Option<i64>,
     self_redeem: Option<bool>,
@@ -334,16 +330,9 @@ impl EditRequest {
             return Err(template_json::invalid("body", problem));
         }
         let was = before.clone();
-        let time = |field: TemplateField, at: Option<DateTime<Utc>>, was| {
-            at.map_or(Ok(was), |at| moment(field.word(), at))
-        };
         let window = Window {
-            starts_at: time(
-                TemplateField::ClaimStartsAt,
-                self.claim_starts_at,
-                was.window.starts_at,
-            )?,
-            ends_at: time(TemplateField::ClaimEndsAt, self.claim_ends_at, was.window.ends_at)?,
+            starts_at: self.claim_starts_at.map_or(was.window.starts_at, |at| at.0),
+            ends_at: self.claim_ends_at.map_or(was.window.ends_at, |at| at.0),
         };
         let validity = if self.names_validity() {
             template_json::validity(self.valid_from, self.valid_until, self.valid_for_ms)?

@@ -1,7 +1,6 @@
 //! What became of a template: `GET /v1/templates/{id}/movements`, `claims` and `coupons`, as pages or whole.
 
 use axum::{extract::State, http::HeaderMap, response::Response};
-use chrono::{DateTime, Utc};
 use coupon::{CouponStatus, TemplateId, UserId};
 use serde::Deserialize;
 
@@ -11,6 +10,7 @@ use crate::{
     http::{
         cursor::Page,
         extract::{Params, PathId},
+        instant::RequestInstant,
         schemas::{self, Cursor, Id, Instant},
     },
     problem::Problem,
@@ -29,8 +29,8 @@ use crate::{
 pub(crate) struct MovementParams {
     limit: Option<u32>,
     cursor: Option<String>,
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    to: Option<RequestInstant>,
 }
 
 #[derive(Deserialize)]
@@ -39,8 +39,8 @@ pub(crate) struct ClaimParams {
     cursor: Option<String>,
     state: Option<String>,
     user_id: Option<UserId>,
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    to: Option<RequestInstant>,
 }
 
 #[derive(Deserialize)]
@@ -49,8 +49,8 @@ pub(crate) struct CouponParams {
     cursor: Option<String>,
     status: Option<String>,
     user_id: Option<UserId>,
-    from: Option<DateTime<Utc>>,
-    to: Option<DateTime<Utc>>,
+    from: Option<RequestInstant>,
+    to: Option<RequestInstant>,
 }
 
 /// `GET /v1/templates/{id}/movements`
@@ -81,7 +81,7 @@ pub(crate) async fn movements(
 ) -> Result<Response, Problem> {
     seen(&app, operator, id).await?;
     let MovementParams { limit, cursor, from, to } = params;
-    let list = Movements { template: id, period: Period { from, to } };
+    let list = Movements { template: id, period: Period::asked(from, to) };
     answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn claims(
             Problem::new(Code::InvalidStatus, detail)
         })
     });
-    let (state, period) = (state.transpose()?, Period { from, to });
+    let (state, period) = (state.transpose()?, Period::asked(from, to));
     let list = Claims { template: id, user: user_id, state, period };
     answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await
 }
@@ -168,7 +168,7 @@ pub(crate) async fn coupons(
         template: id,
         user: user_id,
         status: status.transpose()?,
-        period: Period { from, to },
+        period: Period::asked(from, to),
         now: app.clock.now(),
     };
     answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await

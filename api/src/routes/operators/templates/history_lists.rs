@@ -14,7 +14,11 @@ use mysql_store::{
 };
 
 use crate::{
-    http::{csv::Line, cursor::NoCursor, instant::instant},
+    http::{
+        csv::Line,
+        cursor::NoCursor,
+        instant::{RequestInstant, instant},
+    },
     routes::{
         bodies::history_rows::{ClaimRow, CouponRow, MovementRow},
         operators::templates::{export::List, ledger_list::EntryKind},
@@ -29,6 +33,11 @@ pub(crate) struct Period {
 }
 
 impl Period {
+    /// The period that a request names.
+    pub(crate) fn asked(from: Option<RequestInstant>, to: Option<RequestInstant>) -> Self {
+        Self { from: from.map(|at| at.0), to: to.map(|at| at.0) }
+    }
+
     fn has(self, at: DateTime<Utc>) -> bool {
         self.from.is_none_or(|from| from <= at) && self.to.is_none_or(|to| at < to)
     }

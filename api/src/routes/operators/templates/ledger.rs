@@ -28,7 +28,7 @@ use crate::{
     routes::operators::templates::{
         export,
         ledger_list::{self, EntryKind, EntryRow, Ledger},
-        seen,
+        owned,
     },
     state::App,
 };
@@ -127,7 +127,7 @@ pub(crate) async fn get(
     headers: HeaderMap,
     Params(params): Params<LedgerParams>,
 ) -> Result<Response, Problem> {
-    seen(&app, operator, id).await?;
+    owned(&app, operator, id).await?;
     let LedgerParams { limit, cursor, kind, format } = params;
     let list = Ledger { template: id, kind: kind.as_deref().map(read_kind).transpose()? };
     let headers = of_format(headers, format.as_deref())?;
