@@ -105,6 +105,9 @@ async fn what_older_epochs_left_behind_is_found_and_the_gate_that_is_open_stays(
 mod full {
     use super::*;
 
+    /// The least time between two attempts to rebuild a gate: half of the first step of the keeper's back-off.
+    const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_gate_is_rebuilt_where_there_is_room_for_it_once_and_a_quarter() {
         let servers = private::servers().await;
@@ -137,14 +140,21 @@ mod full {
         let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
         let (gates, mut keeper) =
             Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
+        let began = Instant::now();
         keeper.look(now()).await.unwrap();
-        let (failed, began) = (world.meta().await.epoch, Instant::now());
+        let failed = world.meta().await.epoch;
         assert!(failed > meta.epoch);
-        // It tries again a second after the failure.
-        while began.elapsed() < Duration::from_millis(500) {
+        let mut looks = 0;
+        while began.elapsed() < SHORTEST_PAUSE * 2 {
             keeper.look(now()).await.unwrap();
+            looks += 1;
         }
-        assert_eq!(world.meta().await.epoch, failed);
+        let attempts = world.meta().await.epoch.0 - failed.0;
+        let pauses = began.elapsed().as_millis() / SHORTEST_PAUSE.as_millis();
+        assert!(
+            u128::try_from(attempts).unwrap() <= pauses,
+            "{attempts} attempts in {looks} looks"
+        );
         let process = Process::without_keeper(&world, "a").await;
         let late = claim(UserId(1), "a", 1);
         assert_eq!(process.claim(&late).await, Answer::Unavailable(Unavailable::GateLoading));
