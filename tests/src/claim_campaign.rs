@@ -8,6 +8,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -69,32 +70,46 @@ pub struct Totals {
     pub rest_max: Duration,
 }
 
-/// Runs until `rounds` rounds count, and reports each through `say`.
+/// Starts servers, and runs until `rounds` rounds count, each reported through `say`.
 ///
 /// # Panics
 /// An invariant is violated, a process ended by itself, or the load never meets a fault.
 pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -> Totals {
-    let dir = project_root().join(format!(".dev/campaign-{}-{seed}", flavor.name()));
-    drop(fs::remove_dir_all(&dir));
-    let options = Options { flavor, ..Options::default() };
-    let servers = Servers::start(&dir, &options).await.unwrap();
-    troubles::let_read_only_bind(&servers.endpoints().database_url).await;
-    let replica = format!("campaign-{}-{seed}-replica", flavor.name());
-    let replica = replica_of(&servers.gate, &replica).await;
-    let mut stack = Stack { servers, replica };
+    run_on(Stack::start(seed, flavor).await.unwrap(), rounds, seed, say).await
+}
+
+/// Like [`run`], on servers that it stops in the end.
+pub async fn run_on(mut stack: Stack, rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
+    troubles::let_read_only_bind(&stack.servers.endpoints().database_url).await;
     let mut totals = Totals::default();
     while totals.counted < rounds {
         leg(&mut stack, rounds, seed, &say, &mut totals).await;
     }
     stack.servers.stop().await.unwrap();
-    fs::remove_dir_all(&dir).unwrap();
+    fs::remove_dir_all(&stack.dir).unwrap();
     totals
 }
 
 /// The servers of a campaign. The gate has one replica, which claims may wait for.
-struct Stack {
+pub struct Stack {
     servers: Servers,
     replica: OwnView,
+    dir: PathBuf,
+}
+
+impl Stack {
+    /// Starts servers whose folder is named after the campaign's seed.
+    ///
+    /// # Errors
+    /// A server is not installed, or does not start.
+    pub async fn start(seed: u64, flavor: Flavor) -> Result<Self, devstack::Error> {
+        let name = format!("campaign-{}-{seed}", flavor.name());
+        let dir = project_root().join(".dev").join(&name);
+        drop(fs::remove_dir_all(&dir));
+        let servers = Servers::start(&dir, &Options { flavor, ..Options::default() }).await?;
+        let replica = replica_of(&servers.gate, &format!("{name}-replica")).await;
+        Ok(Self { servers, replica, dir })
+    }
 }
 
 /// Starts a replica of the gate's server, and waits until it follows.
@@ -342,7 +357,7 @@ async fn arm(world: &mut World, points: &str) {
 }
 
 fn victim<'a>(world: &'a mut World, stack: &'a mut Stack, victim: Victim) -> &'a mut Process {
-    let Stack { servers, replica } = stack;
+    let Stack { servers, replica, .. } = stack;
     match victim {
         Victim::Api(number) => &mut world.platform.apis[number],
         Victim::Relay => &mut world.platform.relay,

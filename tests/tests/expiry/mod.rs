@@ -35,11 +35,14 @@ const BRIEF_MS: i64 = 2_000;
 /// Coupons that end at one moment, and users who race for them.
 const LANES: i64 = 250;
 
-/// From a round's start to its coupons' deadline: longer than a use takes.
+/// Shortest time from a round's start to its coupons' deadline. It is longer if half of the uses took longer in the
+/// last round.
 const AHEAD: TimeDelta = TimeDelta::milliseconds(500);
 
-/// Step by which the next use is sent earlier or later, times the number of equal outcomes in a row.
+/// Step by which the next use is sent earlier or later. Each equal outcome in a row doubles it, up to [`DOUBLED_MAX`]
+/// times.
 const NUDGE: TimeDelta = TimeDelta::milliseconds(5);
+const DOUBLED_MAX: u32 = 8;
 
 fn shopper(world: &World, user: i64) -> Shopper {
     world.api().shopper(UserId(user)).unwrap()
@@ -110,8 +113,10 @@ struct Racer {
     /// How long before the deadline a use is sent.
     lead: TimeDelta,
     last: Option<bool>,
-    /// Number of equal outcomes in a row.
-    alike: i32,
+    /// Number of outcomes that were equal to the one before, in a row.
+    alike: u32,
+    /// How long the last use took.
+    took: TimeDelta,
 }
 
 impl Racer {
@@ -119,9 +124,11 @@ impl Racer {
         let ahead = deadline - self.lead - world.clock.now();
         // The test is about this very moment, so it sleeps instead of polling.
         tokio::time::sleep(ahead.to_std().unwrap_or_default()).await;
+        let sent = world.clock.now();
         let used = use_until_answered(&shopper(world, id), CouponId(id)).await;
-        self.alike = if self.last.replace(used) == Some(used) { self.alike + 1 } else { 1 };
-        self.lead += if used { -NUDGE } else { NUDGE } * self.alike;
+        self.took = world.clock.now() - sent;
+        self.alike = if self.last.replace(used) == Some(used) { self.alike + 1 } else { 0 };
+        self.lead += if used { -NUDGE } else { NUDGE } * (1 << self.alike.min(DOUBLED_MAX));
         (id, used)
     }
 }

@@ -2,6 +2,7 @@
 
 use coupon::{CouponId, UserId};
 use devstack::Flavor;
+use futures::{StreamExt as _, stream};
 use mysql_store::verify;
 use pipeline_tests::World;
 use serde_json::{Value, json};
@@ -23,6 +24,9 @@ const LOCK_MS: i64 = 1_800_000;
 
 /// Most coupons that one rollback names.
 const NAMED: usize = 100;
+
+/// Users who claim and redeem at once.
+const USERS_AT_ONCE: usize = 8;
 
 async fn coupon(world: &World, user: i64) -> CouponId {
     let template = world.template(10, |new| new).await;
@@ -135,14 +139,15 @@ mod full {
         let world = World::start("many uses").await;
         let api = world.api();
         let template = world.template(MANY, |new| NewTemplate { per_user_limit: 0, ..new }).await;
-        let mut coupons = Vec::new();
-        for user in 1..=MANY {
+        let users = stream::iter(1..=MANY).map(async |user| {
             let shopper = api.shopper(UserId(user)).unwrap();
             let claimed = shopper.claim(template, Some("k"), 1).await.unwrap();
             let id = claimed.json::<Claimed>().unwrap().coupons[0].id;
             assert_eq!(single(api, "use", id, user, "name").await.status, 200);
-            coupons.push(id);
-        }
+            id
+        });
+        let mut coupons: Vec<CouponId> = users.buffer_unordered(USERS_AT_ONCE).collect().await;
+        coupons.sort();
         let state = get(api, "/v1/redemptions/name").await;
         assert_eq!((&state["complete"], &state["redeemed"]), (&json!(false), &json!(MANY)));
         assert_eq!(state["coupons"].as_array().unwrap().len() as i64, AT_ONCE);

@@ -1,13 +1,13 @@
 //! A short kill campaign; `./dev soak claims` runs longer ones.
 
-use devstack::{Flavor, OwnDatabase, if_installed};
-use pipeline_tests::claim_campaign;
+use devstack::{Flavor, if_installed};
+use pipeline_tests::claim_campaign::{self, Stack};
 
-const ROUNDS: u32 = 5;
+/// Rounds on MariaDB, and a seed with which they strike the relay and the lander, with a trouble in between.
+const ON_MARIADB: (u32, u64) = (3, 3);
 
-/// The first seed strikes the relay, the lander and an api, the second the gate's replica, the broker and the gate.
-/// Other tests strike MySQL.
-const SEEDS: [u64; 2] = [3, 6];
+/// One round on MySQL, and a seed with which it strikes MySQL itself.
+const ON_MYSQL: (u32, u64) = (1, 1);
 
 testkit::on_each_flavor! {
     every_promise_is_kept:
@@ -17,12 +17,9 @@ testkit::on_each_flavor! {
 
 #[expect(clippy::print_stdout, reason = "what happened, for a round that fails")]
 async fn every_promise_is_kept(flavor: Flavor) {
-    // A campaign starts servers, and this is how to learn whether they are installed.
-    let probe = OwnDatabase::start(&format!("campaign-{}", flavor.name()), flavor, &[]).await;
-    if if_installed(probe, "a kill campaign, on MySQL").is_none() {
-        return;
-    }
-    let seed = if flavor == Flavor::Mariadb { SEEDS[0] } else { SEEDS[1] };
-    let totals = claim_campaign::run(ROUNDS, seed, flavor, |line| println!("{line}")).await;
-    assert_eq!(totals.counted, ROUNDS);
+    let (rounds, seed) = if flavor == Flavor::Mariadb { ON_MARIADB } else { ON_MYSQL };
+    let stack = Stack::start(seed, flavor).await;
+    let Some(stack) = if_installed(stack, "a kill campaign, on MySQL") else { return };
+    let totals = claim_campaign::run_on(stack, rounds, seed, |line| println!("{line}")).await;
+    assert_eq!(totals.counted, rounds);
 }

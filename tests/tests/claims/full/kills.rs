@@ -7,7 +7,7 @@ use shopper::{Claimed, NewTemplate, Run, Wish};
 use verifier::{Sampler, Verdict};
 
 /// Users of one wave: enough that a process dies in the middle of it.
-const WAVE: i64 = 600;
+const WAVE: i64 = 300;
 
 type Victim = fn(&mut Platform) -> &mut Process;
 
