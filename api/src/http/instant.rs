@@ -1,6 +1,6 @@
 //! Times in requests and answers.
 
-use std::{borrow::Cow, str::FromStr};
+use std::{borrow::Cow, ops::Range, str::FromStr};
 
 use chrono::{DateTime, SecondsFormat, SubsecRound as _, Utc};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -12,8 +12,8 @@ use utoipa::{
 
 use crate::http::schemas::Instant;
 
-/// Last millisecond of the year 9999, where MySQL's times end, in milliseconds since 1970.
-const LAST_MS: i64 = 253_402_300_799_999;
+/// Times that a row can have, in milliseconds since 1970: up to the year 9999. MySQL knows no later ones.
+pub(crate) const TIMES_MS: Range<i64> = 0..253_402_300_800_000;
 
 /// Formats a time as RFC 3339 in UTC with milliseconds, the precision of the rows.
 pub(crate) fn instant(at: DateTime<Utc>) -> String {
@@ -53,7 +53,7 @@ impl FromStr for RequestInstant {
         if at.timestamp_subsec_millis() >= 1_000 {
             return Err(NotAnInstant::LeapSecond);
         }
-        if !(0..=LAST_MS).contains(&at.timestamp_millis()) {
+        if !TIMES_MS.contains(&at.timestamp_millis()) {
             return Err(NotAnInstant::OutOfRange);
         }
         Ok(Self(at.trunc_subsecs(3)))
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_no_text_ends_the_process(ms in 0..=LAST_MS, text in ".{0,40}") {
+        fn what_is_written_is_read_and_no_text_ends_the_process(ms in TIMES_MS, text in ".{0,40}") {
             let at = DateTime::from_timestamp_millis(ms).unwrap();
             prop_assert_eq!(instant(at).parse(), Ok(RequestInstant(at)));
             let read = text.parse::<RequestInstant>();

@@ -121,7 +121,8 @@ async fn a_key_ends_at_the_earliest_of_its_ends() {
 async fn a_zero_date_makes_its_row_unreadable_and_never_means_no_end() {
     let mut store = with_shop("zero dates").await;
     let connection = &mut store.connection;
-    let (damaged, sound) = (key(), key());
+    let damaged = key();
+    let sound = key();
     create(connection, &damaged).await;
     create(connection, &sound).await;
     verify::execute(connection, "set session sql_mode = ''").await.unwrap();

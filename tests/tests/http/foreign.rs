@@ -8,6 +8,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use shopper::{Answer, Api, Claimed, NewTemplate};
 
+use crate::http::full::openapi::document;
 use crate::operators::merchants::{made, merchant, published};
 
 /// Ids of a kind that no answer of the test has by chance.
@@ -51,8 +52,7 @@ async fn foreign_ids_are_answered_like_unknown_ones_on_every_route_and_no_answer
     let emergency = json!({ "name": "on call", "scopes": ["emergency"] });
     let emergency = made(world.api(), "/v1/api-keys", &emergency).await;
     let emergency = world.api().with_operator_key(emergency["key"].as_str().unwrap());
-    let request = world.api().anonymous(Method::GET, "/openapi.json");
-    let document: Value = world.api().send(request).await.unwrap().json().unwrap();
+    let document = document(&world).await;
     let operations = operations(&document);
     assert!(operations.len() >= OPERATIONS_MIN, "{} operations", operations.len());
     let mut wrong = Vec::new();

@@ -5,6 +5,8 @@ use pipeline_tests::World;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::http::full::openapi::document;
+
 /// Texts that are no time for a request: without an offset, a leap second, out of range, and what other parsers take.
 const REFUSED: [&str; 10] = [
     "2026-11-27T08:00:00",
@@ -33,8 +35,7 @@ struct Place {
 #[tokio::test]
 async fn every_time_of_a_request_is_rfc_3339_or_a_refusal_that_names_its_field() {
     let world = World::start("times").await;
-    let request = world.api().anonymous(Method::GET, "/openapi.json");
-    let document: Value = world.api().send(request).await.unwrap().json().unwrap();
+    let document = document(&world).await;
     let places = places(&document);
     assert!(places.len() >= PLACES_MIN, "{} places", places.len());
     for Place { method, path, field, in_query } in &places {

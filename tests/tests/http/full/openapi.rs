@@ -141,10 +141,15 @@ async fn a_stranger_who_has_only_the_document_finds_nothing_wrong() {
     world.end().await;
 }
 
+/// Returns the api's document.
+pub(crate) async fn document(world: &World) -> Value {
+    let request = world.api().anonymous(Method::GET, "/openapi.json");
+    world.api().send(request).await.unwrap().json().unwrap()
+}
+
 /// Counts the operations in the document.
 async fn operations(world: &World) -> usize {
-    let request = world.api().anonymous(Method::GET, "/openapi.json");
-    let document: Value = world.api().send(request).await.unwrap().json().unwrap();
+    let document = document(world).await;
     let items = document["paths"].as_object().unwrap().values();
     items.map(|item| item.as_object().unwrap().len()).sum()
 }

@@ -3,7 +3,12 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::Window;
 
-use crate::{code::Code, http::instant::RequestInstant, problem::Problem, stats::aggregate::Span};
+use crate::{
+    code::Code,
+    http::instant::{RequestInstant, TIMES_MS},
+    problem::Problem,
+    stats::aggregate::Span,
+};
 
 /// Longest span. The statistics are kept for 30 days; a year leaves room for a longer retention.
 const SPAN_MAX: TimeDelta = TimeDelta::days(366);
@@ -26,9 +31,6 @@ const AROUND: TimeDelta = TimeDelta::hours(1);
 
 /// Furthest begin of a span before now, if no begin is asked for: as long as the statistics are kept.
 const BACK_MAX: TimeDelta = TimeDelta::days(30);
-
-/// Times from 1970 to 9999, in seconds since 1970.
-const SECONDS: std::ops::Range<i64> = 0..253_402_300_800;
 
 /// What a request asks for.
 #[derive(Debug, Default, Clone, Copy)]
@@ -85,7 +87,7 @@ impl SpanQuery {
 }
 
 fn in_range(name: &str, at: DateTime<Utc>) -> Result<(), Problem> {
-    if SECONDS.contains(&at.timestamp()) {
+    if TIMES_MS.contains(&at.timestamp_millis()) {
         return Ok(());
     }
     Err(refused(format!("Use a `{name}` between the years 1970 and 9999.")))
@@ -162,7 +164,7 @@ mod tests {
             SpanQuery { from: Some(DateTime::<Utc>::MAX_UTC), to: None, step: None },
             from("1969-12-31T23:59:59Z"),
             to("2026-11-27T08:00:00Z"),
-            SpanQuery { to: DateTime::from_timestamp(SECONDS.end, 0), ..minutes },
+            SpanQuery { to: DateTime::from_timestamp_millis(TIMES_MS.end), ..minutes },
             SpanQuery { to: Some(DateTime::<Utc>::MIN_UTC), from: None, step: None },
             step(0),
             step(-1),

@@ -122,7 +122,8 @@ pub(crate) async fn claims(
             Problem::new(Code::InvalidStatus, detail)
         })
     });
-    let (state, period) = (state.transpose()?, Period::asked(from, to));
+    let state = state.transpose()?;
+    let period = Period::asked(from, to);
     let list = Claims { template: id, user: user_id, state, period };
     answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await
 }

@@ -3,7 +3,7 @@
 //! A page is made of chunks that are read by an index, and the filters choose among their rows. So a request reads a
 //! bounded number of rows, however few of them match: a page may be short, even empty, and still have a next one.
 
-use std::{fmt, ops::Range, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use axum::{Json, extract::State};
 use chrono::DateTime;
@@ -20,6 +20,7 @@ use crate::{
     http::{
         cursor::{self, NoCursor, Page},
         extract::Params,
+        instant::TIMES_MS,
         schemas::{self, Cursor},
     },
     problem::Problem,
@@ -35,9 +36,6 @@ const READ_MAX: u32 = 10_000;
 
 /// Most entries of an index that are read to count used coupons for one page: some tenths of a second.
 const COUNTED_MAX: u64 = 1_000_000;
-
-/// Times that a template can have, in milliseconds since 1970: up to the year 9999. MySQL knows no later ones.
-const TIMES_MS: Range<i64> = 0..253_402_300_800_000;
 
 /// Value of `merchant_id` that means the templates of all merchants.
 const ALL: &str = "all";
