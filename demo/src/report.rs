@@ -17,7 +17,7 @@ Next:
   ./dev up                 the same platform, left running, with its URLs
   ./dev token 42           a user's token for it
   ./dev bench smoke        figures beside a baseline, release build
-  ./dev test               every check
+  ./dev test               each feature once, in minutes; `--all`: every check
   docs/getting-started.md  the first steps, with curl
   ARCHITECTURE.md          a claim's walk through the code, one file a hop";
 
