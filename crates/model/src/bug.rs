@@ -228,4 +228,17 @@ pub enum Bug {
     AnswerBeforeRefusalsEnd,
     /// `open.lua` does not note that apis may still refuse because of looks at the gate before it.
     RebuildNotesNothing,
+    /// A process makes ids under a number without waiting until its clock has passed the last id of the one before.
+    LastIdNotWaitedFor,
+    /// A process takes a number without writing up to when it may make ids.
+    RangeNotRecorded,
+    /// A renewed lease is used at once, although a failover may still lose its range.
+    YoungRangeUsed,
+    /// A clock that is behind is corrected, and the range with it, beyond what MySQL's row is sure to say.
+    CorrectedBeyondTheRange,
+    /// A process gives its number back and makes further ids.
+    NumberGivenBackInUse,
+    /// A failover forgets that the number was taken. Not a mistake of the code: what a lossy failover costs, and why a
+    /// number is chosen at random.
+    TakingLost,
 }

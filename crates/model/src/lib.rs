@@ -6,6 +6,7 @@
 //! - [`holds`]: coupons that are held until they are paid for, and the stock that lapses and cancellations return.
 //! - [`sold_out`]: claims that an api refuses from memory.
 //! - [`view`]: a user's view, with its commands, its consumer and its readers.
+//! - [`worker`]: the worker numbers under which processes make ids.
 //!
 //! [`search`] visits every reachable state of one of these. [`Bug`] lists planted mistakes: a search that does not find
 //! them proves nothing.
@@ -21,6 +22,7 @@ pub mod queued;
 pub mod search;
 pub mod sold_out;
 pub mod view;
+pub mod worker;
 
 pub use bug::Bug;
 pub use few::Few;

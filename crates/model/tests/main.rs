@@ -41,3 +41,4 @@ mod queued;
 mod searched;
 mod sold_out;
 mod view;
+mod worker;

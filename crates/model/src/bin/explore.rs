@@ -11,6 +11,7 @@ use model::{
     search::{End, Model, explore},
     sold_out::{self, SoldOut},
     view::{self, View},
+    worker::{self, Worker},
 };
 
 /// Default memory limit of one search, in GiB: what a development machine can spare.
@@ -19,8 +20,8 @@ const MEMORY_GIB: usize = 8;
 /// Progress is printed after each depth that adds this many states.
 const PROGRESS_STATES: usize = 1_000_000;
 
-/// Visits every state of the claim protocol, of queued claims, of holds, of refusals from memory and of the view within
-/// bounds.
+/// Visits every state of the claim protocol, of queued claims, of holds, of refusals from memory, of the view and of worker
+/// numbers within bounds.
 #[derive(Parser)]
 struct Cli {
     /// Which set of bounds to explore.
@@ -57,6 +58,10 @@ fn main() -> ExitCode {
         Size::Small => sold_out::SMALL,
         Size::Large => sold_out::LARGE,
     };
+    let workers = match cli.size {
+        Size::Small => worker::SMALL,
+        Size::Large => worker::LARGE,
+    };
     let mut table = Vec::new();
     for (name, bounds) in claims.iter().filter(|(name, _)| name.contains(&cli.only)) {
         let limits = format!("{}/{}", bounds.limit, bounds.total);
@@ -79,6 +84,12 @@ fn main() -> ExitCode {
     }
     for (name, bounds) in views.iter().filter(|(name, _)| name.contains(&cli.only)) {
         table.push(row(&format!("view: {name}"), &View::new(*bounds), cli.memory_gib));
+    }
+    for (name, bounds) in workers {
+        let name = format!("worker: {name}");
+        if name.contains(&cli.only) {
+            table.push(row(&name, &Worker::new(*bounds), cli.memory_gib));
+        }
     }
     println!("\n| configuration [limit/total] | states | steps | depth | MB | s | |");
     println!("|---|---|---|---|---|---|---|");
