@@ -1,8 +1,11 @@
 //! Ids: 64-bit snowflakes made under a worker number that is leased in MySQL.
 //!
-//! Before each id the end of the lease is compared with the monotonic clock. A process that was stopped and continued
-//! therefore makes no ids under a number that another process may hold by now. If the clock at the start was wrong and
-//! is corrected later, ids continue from the corrected time.
+//! MySQL's row of the number says for which times its holder may make ids, minutes ahead, so ids are made while MySQL
+//! is away. The next holder begins behind these times. A process that was stopped and continued therefore makes no ids
+//! that another process may make, whatever its wall clock says, because the clock for ids is monotonic. If the clock at
+//! the start was wrong and is corrected later, ids continue from the corrected time.
+//!
+//! `docs/decisions/0090` says why the times are what they are; the model is `crates/model/src/worker`.
 
 pub(crate) mod id_clock;
 
@@ -18,24 +21,33 @@ use ferroid::{
     id::SnowflakeTwitterId,
     time::TWITTER_EPOCH,
 };
-use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect, settings, worker_lease};
+use mysql_store::{
+    MySqlConnection, MySqlPool, StoreError, connect, settings,
+    worker_lease::{self, Taking},
+};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::ids::id_clock::IdClock;
 
-/// Duration of a worker number's lease. Several renewals may fail before id generation stops.
-const LEASE: Duration = Duration::from_secs(30);
+/// Duration of a worker number's lease, and how far its range of ids reaches, from a renewal on. MySQL may be away for
+/// that long less twice [`LOSS`] and queued claims still get ids; they are promised ten minutes.
+const LEASE: Duration = Duration::from_secs(20 * 60);
+
+/// Duration of a lease that has not been renewed yet. A process that dies before costs the number for this time only.
+/// Longer than [`LOSS`] and two renewals, so that the first renewal counts before this lease ends.
+const FIRST_LEASE: Duration = Duration::from_secs(3 * 60);
 
 /// Interval between renewals of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 
-/// How much earlier a lease ends here than in MySQL. The rates of the two clocks differ by far less.
-const LEASE_MARGIN: Duration = Duration::from_secs(5);
+/// A failover of MySQL may lose its newest changes, a minute in the worst case that is planned for. A renewed range is
+/// used only after twice that.
+const LOSS: Duration = Duration::from_secs(2 * 60);
 
 /// If the last ids of a number's previous holder are ahead by no more than this, the process waits until its own clock
-/// catches up. Half of a lease, so that time is left to use it.
+/// catches up. Far less than the first lease, so that time is left to use it.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// How far the id clock may be behind before it is corrected. NTP keeps clocks within milliseconds.
@@ -58,7 +70,7 @@ pub enum IdError {
     Store(#[from] StoreError),
 }
 
-/// Makes ids while its lease is valid.
+/// Makes ids for as long as MySQL has recorded.
 pub struct Ids {
     pool: MySqlPool,
     holder: String,
@@ -68,8 +80,17 @@ pub struct Ids {
 
 struct Leased {
     worker: u16,
-    until: Instant,
+    /// The last time for which ids are made, in milliseconds since 1970.
+    last_ms: i64,
+    /// A renewal that a failover may still lose.
+    young: Option<Renewed>,
     generator: AtomicSnowflakeGenerator<SnowflakeTwitterId, IdClock>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Renewed {
+    at: Instant,
+    last_ms: i64,
 }
 
 impl Ids {
@@ -79,7 +100,7 @@ impl Ids {
     /// MySQL cannot be reached, or all numbers are taken. The process must not start then.
     pub async fn lease(pool: MySqlPool, holder: &str) -> Result<Self, IdError> {
         let clock = IdClock::new();
-        let leased = take(&pool, holder, &clock).await?;
+        let leased = take(&pool, holder, &clock, Duration::ZERO).await?;
         info!(ids.worker = leased.worker, "leased a worker number");
         Ok(Self { pool, holder: holder.to_owned(), clock, leased: RwLock::new(leased) })
     }
@@ -151,12 +172,13 @@ impl Ids {
     fn next(&self) -> Result<i64, IdError> {
         let leased = self.leased.read().unwrap_or_else(PoisonError::into_inner);
         loop {
-            if Instant::now() >= leased.until {
-                return Err(IdError::LeaseLost);
-            }
             match leased.generator.poll_id() {
-                // The layout's top bit is never set before the year 2080.
-                Poll::Ready { id } => return Ok(id.to_raw().cast_signed()),
+                Poll::Ready { id } => {
+                    // The layout's top bit is never set before the year 2080.
+                    let id = id.to_raw().cast_signed();
+                    let is_recorded = made_at(id).timestamp_millis() <= leased.last_ms;
+                    return if is_recorded { Ok(id) } else { Err(IdError::LeaseLost) };
+                }
                 // All 4,096 ids of this millisecond are used, and the next millisecond is near.
                 Poll::Pending { .. } => std::thread::yield_now(),
             }
@@ -172,11 +194,18 @@ impl Ids {
                 runtime::seldom!("the worker number could not be renewed", error);
             }
         }
-        let (worker, _) = self.held();
-        self.leased.write().unwrap_or_else(PoisonError::into_inner).until = Instant::now();
+        let worker = {
+            let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
+            leased.last_ms = i64::MIN;
+            leased.worker
+        };
+        self.give_back(worker, self.clock.ms()).await;
+    }
+
+    /// Gives a number back under which no ids are made any more. If MySQL does not answer, its lease ends by itself.
+    async fn give_back(&self, worker: u16, last_ms: i64) {
         if let Ok(mut connection) = connect::acquire(&self.pool).await {
-            let last = self.clock.ms();
-            let released = worker_lease::release(&mut connection, worker, &self.holder, last);
+            let released = worker_lease::release(&mut connection, worker, &self.holder, last_ms);
             drop(connect::within(released).await);
         }
     }
@@ -186,27 +215,53 @@ impl Ids {
     /// # Errors
     /// MySQL failed, or no worker number is free.
     pub async fn renew(&self, now: DateTime<Utc>) -> Result<(), IdError> {
-        let (worker, until) = self.held();
+        let (worker, last_ms) = self.held();
         let asked = Instant::now();
-        if asked < until {
+        if self.clock.ms() <= last_ms {
             let mut connection = connect::acquire(&self.pool).await?;
             let behind = self.behind(&mut connection, now).await?;
             let from = self.clock.ms() + millis(behind);
-            if record(&mut connection, worker, &self.holder, from).await? {
-                if !behind.is_zero() {
-                    warn!(behind_s = behind.as_secs(), "the ids' clock follows a corrected clock");
-                    self.clock.go_on_from(from);
-                }
+            if from > last_ms {
+                drop(connection);
+                return self.go_on_under_another_number(behind).await;
+            }
+            let last_ms = from + millis(LEASE);
+            let renewed =
+                worker_lease::renew(&mut connection, worker, &self.holder, LEASE, last_ms);
+            if let Some(recorded_ms) = connect::within(renewed).await? {
                 let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
-                leased.until = asked + LEASE - LEASE_MARGIN;
+                leased.renewed(recorded_ms, Renewed { at: asked, last_ms });
+                self.correct(behind);
                 return Ok(());
             }
         }
         error!(ids.worker = worker, "lost the worker number");
-        let fresh = take(&self.pool, &self.holder, &self.clock).await?;
+        let fresh = take(&self.pool, &self.holder, &self.clock, Duration::ZERO).await?;
         info!(ids.worker = fresh.worker, "leased another worker number");
         *self.leased.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
+    }
+
+    /// Corrects a clock that is behind by more than the range of its number reaches. The new number's range begins at
+    /// the corrected time.
+    async fn go_on_under_another_number(&self, behind: Duration) -> Result<(), IdError> {
+        let fresh = take(&self.pool, &self.holder, &self.clock, behind).await?;
+        info!(ids.worker = fresh.worker, "leased another worker number");
+        let (worker, last_ms) = {
+            let mut leased = self.leased.write().unwrap_or_else(PoisonError::into_inner);
+            let last_ms = self.clock.ms();
+            self.correct(behind);
+            (std::mem::replace(&mut *leased, fresh).worker, last_ms)
+        };
+        self.give_back(worker, last_ms).await;
+        Ok(())
+    }
+
+    fn correct(&self, behind: Duration) {
+        if !behind.is_zero() {
+            warn!(behind_s = behind.as_secs(), "the ids' clock follows a corrected clock");
+            self.clock.go_on_from(self.clock.ms() + millis(behind));
+        }
     }
 
     /// Returns how far ids are behind the time on which this machine and MySQL agree; zero if no correction is due. If
@@ -226,47 +281,54 @@ impl Ids {
         Ok(if behind > BEHIND_MAX { behind } else { Duration::ZERO })
     }
 
-    fn held(&self) -> (u16, Instant) {
+    /// Returns the worker number and the last time for which ids are made.
+    fn held(&self) -> (u16, i64) {
         let leased = self.leased.read().unwrap_or_else(PoisonError::into_inner);
-        (leased.worker, leased.until)
+        (leased.worker, leased.last_ms)
     }
 }
 
-async fn take(pool: &MySqlPool, holder: &str, clock: &IdClock) -> Result<Leased, IdError> {
-    let mut connection = connect::acquire(pool).await?;
-    let asked = Instant::now();
-    let reach_ms = clock.ms() + millis(WAIT_MAX);
-    let lease = connect::within(worker_lease::take(&mut connection, holder, LEASE, reach_ms));
-    let lease = lease.await?.ok_or(IdError::NoWorker)?;
-    // A previous holder that crashed may have made ids up to the end of its lease; one that stopped cleanly, up to its
-    // stop. If this clock is behind that, wait.
-    while clock.ms() <= lease.last_ms {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        if asked.elapsed() >= LEASE - LEASE_MARGIN {
-            return Err(IdError::LeaseLost);
+impl Leased {
+    /// A renewal was written over the range that ends at `recorded_ms`. An earlier renewal counts from now on if that
+    /// range has it, and if it is so old that no failover loses it.
+    fn renewed(&mut self, recorded_ms: i64, renewed: Renewed) {
+        match self.young {
+            Some(young) if recorded_ms < young.last_ms => self.young = Some(renewed),
+            Some(young) if renewed.at.duration_since(young.at) > LOSS => {
+                self.last_ms = young.last_ms;
+                self.young = Some(renewed);
+            }
+            Some(_) => {}
+            None => self.young = Some(renewed),
         }
     }
-    // Record before the first id, because this process may end before its first renewal.
-    if !record(&mut connection, lease.worker, holder, clock.ms()).await? {
-        return Err(IdError::LeaseLost);
+}
+
+/// Takes a number for ids from `behind` later than `clock` shows.
+async fn take(
+    pool: &MySqlPool,
+    holder: &str,
+    clock: &IdClock,
+    behind: Duration,
+) -> Result<Leased, IdError> {
+    let now_ms = || clock.ms() + millis(behind);
+    let first = fastrand::u16(0..worker_lease::WORKERS);
+    let taking = Taking { holder, time: FIRST_LEASE, now_ms: now_ms(), wait_max: WAIT_MAX, first };
+    let mut connection = connect::acquire(pool).await?;
+    let lease = connect::within(worker_lease::take(&mut connection, &taking));
+    let lease = lease.await?.ok_or(IdError::NoWorker)?;
+    drop(connection);
+    // A previous holder that crashed may have made ids up to the end of its lease; one that stopped cleanly, up to its
+    // stop. If this clock is behind that, wait; it is by no more than `WAIT_MAX`.
+    while now_ms() <= lease.before_ms {
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(Leased {
         worker: lease.worker,
-        until: asked + LEASE - LEASE_MARGIN,
+        last_ms: lease.last_ms,
+        young: None,
         generator: AtomicSnowflakeGenerator::new(u64::from(lease.worker), clock.clone()),
     })
-}
-
-/// Renews the lease, and records that ids may be made from `from_ms` until its end. Returns whether `holder` still has
-/// the lease.
-async fn record(
-    connection: &mut MySqlConnection,
-    worker: u16,
-    holder: &str,
-    from_ms: i64,
-) -> Result<bool, StoreError> {
-    let last_ms = from_ms + millis(LEASE);
-    connect::within(worker_lease::renew(connection, worker, holder, LEASE, last_ms)).await
 }
 
 /// Returns when an id was made, by the clock of the process that made it.
@@ -289,7 +351,11 @@ fn millis(time: Duration) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::made_at;
+    use std::time::{Duration, Instant};
+
+    use ferroid::generator::AtomicSnowflakeGenerator;
+
+    use super::{LEASE, LOSS, Leased, Renewed, id_clock::IdClock, made_at, millis};
 
     /// Views order coupons by the digits of their ids, MySQL by their numeric values. Both orders agree if all ids have
     /// the same length.
@@ -298,5 +364,32 @@ mod tests {
         let first_of_nineteen = made_at(1_000_000_000_000_000_000);
         assert!(first_of_nineteen.timestamp() < 1_600_000_000, "{first_of_nineteen}");
         assert_eq!(i64::MAX.to_string().len(), 19);
+    }
+
+    /// Renews at `seconds` after the start. MySQL shows the range that was written `seen` seconds after the start.
+    fn renew(leased: &mut Leased, start: Instant, seen: u64, seconds: u64) {
+        let end = |seconds| millis(Duration::from_secs(seconds) + LEASE);
+        let at = start + Duration::from_secs(seconds);
+        leased.renewed(end(seen), Renewed { at, last_ms: end(seconds) });
+    }
+
+    #[test]
+    fn a_renewal_counts_only_when_no_failover_can_lose_it_any_more() {
+        let start = Instant::now();
+        let generator = AtomicSnowflakeGenerator::new(0, IdClock::new());
+        let mut leased = Leased { worker: 0, last_ms: 0, young: None, generator };
+        let old = LOSS.as_secs() + 1;
+        renew(&mut leased, start, 0, 5);
+        renew(&mut leased, start, 5, 10);
+        renew(&mut leased, start, 10, LOSS.as_secs());
+        assert_eq!(leased.last_ms, 0, "still young");
+        renew(&mut leased, start, LOSS.as_secs(), 5 + old);
+        let counts = millis(Duration::from_secs(5) + LEASE);
+        assert_eq!(leased.last_ms, counts);
+        // A failover loses the renewal that would count next.
+        renew(&mut leased, start, 5, 5 + 2 * old);
+        assert_eq!(leased.last_ms, counts);
+        renew(&mut leased, start, 5 + 2 * old, 5 + 3 * old);
+        assert_eq!(leased.last_ms, millis(Duration::from_secs(5 + 2 * old) + LEASE));
     }
 }

@@ -22,6 +22,9 @@ const SHORT: Duration = Duration::from_secs(2);
 
 const LONG: Duration = Duration::from_secs(60);
 
+/// What docs/operate/queued.md promises for an outage of MySQL, and some seconds.
+const PROMISED: Duration = Duration::from_secs(610);
+
 /// Queued templates that end while the broker is away, each of which waits for it.
 const ENDING: i64 = 60;
 
@@ -30,13 +33,13 @@ const APART: Duration = Duration::from_millis(200);
 
 #[tokio::test]
 async fn while_mysql_is_away_queued_claims_are_accepted_and_land_when_it_is_back() {
-    mysql_away("queued mysql away", SHORT).await;
+    mysql_away("queued mysql away", SHORT, SHORT).await;
 }
 
 #[tokio::test]
-#[ignore = "three minutes; ./dev soak while_mysql_is_away_for_a_minute"]
-async fn while_mysql_is_away_for_a_minute_queued_claims_are_accepted_and_land_when_it_is_back() {
-    mysql_away("queued mysql away for a minute", LONG).await;
+#[ignore = "a quarter of an hour; ./dev soak while_mysql_is_away_for_ten_minutes"]
+async fn while_mysql_is_away_for_ten_minutes_queued_claims_are_accepted_and_land_when_it_is_back() {
+    mysql_away("queued mysql away for ten minutes", PROMISED, LONG).await;
 }
 
 /// A lander leaves its partitions when MySQL has been silent for ten seconds. Then neither it nor another lander has
@@ -145,8 +148,8 @@ async fn accept(
     }
 }
 
-/// MySQL dies, then hangs.
-async fn mysql_away(name: &str, longer: Duration) {
+/// MySQL dies, then hangs, for these times after the apis have noticed.
+async fn mysql_away(name: &str, dead: Duration, hung: Duration) {
     let (mut servers, world) = start(name).await;
     let [topic, gate, spill] = [
         world.template(10_000, after_topic).await,
@@ -176,7 +179,7 @@ async fn mysql_away(name: &str, longer: Duration) {
             })
         };
         until(first, |statuses| *statuses == [202; 2]).await;
-        let back = Instant::now() + longer;
+        let back = Instant::now() + if dies { dead } else { hung };
         let [of_topic, of_gate, of_spill] = &mut lists;
         let [topic_users, gate_users, spill_users] = &mut users;
         tokio::join!(
