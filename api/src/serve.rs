@@ -42,6 +42,7 @@ use crate::{
     receipt::Receipts,
     router::router,
     routes::shop::batch,
+    sale_clock::SaleClock,
     servers::ServerHealth,
     shop::{batches::Batches, stock::ShopStock},
     state::{App, Parts},
@@ -80,7 +81,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let settling = tokio::spawn(settling);
     let queue = Arc::new(Queue::new(&config, context.stop_token()));
     let (gates, keeper) = gates(&config, &pool, &gate, &queue, &holder);
-    let (now, bounds) = (now_of(&context), config.bounds_of_claims());
+    let sale_clock = sale_clock(&context, &pool).await?;
+    let (now, bounds) = (now_of(&sale_clock), config.bounds_of_claims());
     let claims = Claims::new(gates.clone(), landers, settler, now, bounds, points.clone());
     let templates = TemplateCache::new(pool.clone(), context.clock.clone(), &config);
     let auth = auth(&config, &pool, context.clock.clone()).await?;
@@ -88,6 +90,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let (batches, to_serve) = Batches::new();
     let app = App::new(Parts {
         clock: context.clock.clone(),
+        sale_clock: sale_clock.clone(),
         pool: pool.clone(),
         auth: Arc::clone(&auth),
         ids: Arc::clone(&ids),
@@ -113,14 +116,14 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
     keep_gates(&app, &context, keeper, &last);
-    let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&context), last.clone());
+    let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&sale_clock), last.clone());
     context.spawn("resolver", ended(resolving));
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("queue of claims", ended(queue.follow()));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     measure(&context, &claims, &pool, &connections, queue);
-    context.spawn("servers", servers.watch(&config, &context, (pool, gate, views)));
+    context.spawn("servers", servers.watch(&config, &context, sale_clock, (pool, gate, views)));
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
@@ -153,7 +156,10 @@ fn measure(
 fn keep_gates(app: &App, context: &Context, keeper: Keeper, last: &CancellationToken) {
     let (sold_out, stop) = (app.gates.sold_out().clone(), last.clone());
     context.spawn("sold out", ended(async move { sold_out.watch(stop).await }));
-    context.spawn("gate keeper", ended(keeper.run(now_of(context), last.clone())));
+    // By both clocks: what it ends for a sale that is over, it ends for good.
+    let (own, sale) = (context.clock.clone(), app.sale_clock.clone());
+    let keeping = keeper.run(move || own.now().min(sale.now()), last.clone());
+    context.spawn("gate keeper", ended(keeping));
 }
 
 /// Keeps the worker number until `last`.
@@ -219,9 +225,15 @@ async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result
     Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
 }
 
-/// The time of the process's clock.
-fn now_of(context: &Context) -> impl Fn() -> DateTime<Utc> + Send + Sync + use<> + 'static {
-    let clock = context.clock.clone();
+/// Returns the clock of sales, which is compared with MySQL's already.
+async fn sale_clock(context: &Context, pool: &MySqlPool) -> anyhow::Result<SaleClock> {
+    let clock = SaleClock::starting_at(context.clock.now());
+    clock.compare(pool).await.context("MySQL's clock")?;
+    Ok(clock)
+}
+
+fn now_of(clock: &SaleClock) -> impl Fn() -> DateTime<Utc> + Send + Sync + use<> + 'static {
+    let clock = clock.clone();
     move || clock.now()
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use metrics::gauge;
-use mysql_store::{MySqlPool, connect, settings, view_generation};
+use mysql_store::{MySqlPool, connect, view_generation};
 use redis_gate::Gate;
 use redis_view::ViewStore;
 use runtime::{Clock, Context, Health, Part};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use topic::{BrokerProbe, TopicNames};
 use tracing::warn;
 
-use crate::{config::Config, metrics::CLOCK_SKEW};
+use crate::{config::Config, metrics::CLOCK_SKEW, sale_clock::SaleClock};
 
 /// Interval between checks of MySQL and of the generations of the views.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -51,6 +51,7 @@ impl ServerHealth {
         self,
         config: &Config,
         context: &Context,
+        sales: SaleClock,
         (pool, gate, views): (MySqlPool, Gate, ViewStore),
     ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let names = TopicNames::new(&config.topic_prefix);
@@ -58,7 +59,7 @@ impl ServerHealth {
         let (clock, stop) = (context.clock.clone(), context.stop_token());
         async move {
             let ask_gate = || async { gate.redis().run().await.map(drop) };
-            let with_mysql = watch_mysql(&self.mysql, &pool, &clock, &views, &stop);
+            let with_mysql = watch_mysql(&self.mysql, &pool, &clock, &sales, &views, &stop);
             tokio::join!(
                 with_mysql,
                 runtime::watch(self.gate, stop.clone(), ask_gate),
@@ -71,7 +72,7 @@ impl ServerHealth {
 }
 
 /// Watches MySQL and what is compared with it. A clock that differs from MySQL's is only logged: if MySQL's own is
-/// wrong, all apis would become unready. What clocks decide is checked by both (a use) or wrong only for a moment (a
+/// wrong, all apis would become unready. What clocks decide is checked by both (a use) or goes by MySQL's alone (a
 /// window).
 ///
 /// Like [`runtime::watch`], it drops no statement at `stop`.
@@ -79,15 +80,17 @@ async fn watch_mysql(
     part: &Part,
     pool: &MySqlPool,
     clock: &Clock,
+    sales: &SaleClock,
     views: &ViewStore,
     stop: &CancellationToken,
 ) {
     let (mut agreed, mut is_known) = (true, true);
     loop {
         is_known = learn_generations(pool, views, is_known).await;
-        match settings::pool_skew(pool, || clock.now()).await {
-            Ok(skew) => {
+        match sales.compare(pool).await {
+            Ok(()) => {
                 part.ready();
+                let skew = clock.now() - sales.now();
                 let seconds = skew.as_seconds_f64();
                 gauge!(CLOCK_SKEW.name).set(seconds);
                 part.set_status(json!({ "clock_skew_seconds": seconds }));

@@ -21,6 +21,7 @@ use crate::{
     problem::Problem,
     queue::Queue,
     receipt::Receipts,
+    sale_clock::SaleClock,
     shop::batches::Batches,
     shop::stock::ShopStock,
     stats::Stats,
@@ -35,6 +36,8 @@ pub(crate) struct App(Arc<Parts>);
 
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
+    /// Whether a sale has begun or is over is judged by this one.
+    pub(crate) sale_clock: SaleClock,
     pub(crate) pool: MySqlPool,
     pub(crate) auth: Arc<Auth>,
     pub(crate) ids: Arc<Ids>,

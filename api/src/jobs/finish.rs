@@ -113,7 +113,7 @@ impl Worker {
     async fn is_over(&self, job: &Job) -> Result<bool, Code> {
         let read = self.app.templates.visible_by_now(job.template_id).await;
         let template = read.map_err(|_| Code::StoreUnavailable)?;
-        let now = self.app.clock.now();
+        let now = self.app.sale_clock.now();
         Ok(template.is_none_or(|template| {
             template.state == TemplateState::Ended || now >= template.window.ends_at
         }))

@@ -126,7 +126,7 @@ impl Worker {
                 request_id: RequestId::grant(job.id, row.row_no),
                 payload_hash: PayloadHash::of_quantity(job.quantity),
                 quantity: job.quantity,
-                claimed_at: self.app.clock.now(),
+                claimed_at: self.app.sale_clock.now(),
                 trace_parent: None,
             };
             under_way.spawn(grant(self.app.clone(), Arc::clone(template), claim, row.row_no));

@@ -9,6 +9,7 @@ pub(crate) mod sold_out;
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
     pub(crate) mod campaign;
+    pub(crate) mod clocks;
     pub(crate) mod epochs;
     pub(crate) mod hung_api;
     pub(crate) mod kills;

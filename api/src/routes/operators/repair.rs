@@ -182,7 +182,7 @@ pub(crate) async fn gate(
     if let Some(answer) = once.answered(&app, operator).await? {
         return Ok(answer);
     }
-    if !app.gates.wants(&template, app.clock.now()) {
+    if !app.gates.wants(&template, app.sale_clock.now()) {
         let detail = "The template gives nothing now, so it has no gate: one is loaded shortly before \
                       its window opens.";
         return Err(Problem::new(Code::NoGate, detail));

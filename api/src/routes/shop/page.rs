@@ -55,7 +55,7 @@ pub(crate) struct ShopTemplate {
     /// over.
     #[schema(minimum = 0, required = true)]
     left: Option<i64>,
-    /// Milliseconds until claims open, by the server's clock at the time of the answer. 0: they are open, or were. For
+    /// Milliseconds until claims open, by MySQL's clock at the time of the answer. 0: they are open, or were. For
     /// a countdown that does not depend on the shopper's clock.
     #[schema(minimum = 0)]
     opens_in_ms: i64,
@@ -104,7 +104,7 @@ pub(crate) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let template = app.templates.visible(id).await?.ok_or_else(unknown_template)?;
-    let shown = ShopTemplate::look(&app, &template, app.clock.now()).await;
+    let shown = ShopTemplate::look(&app, &template, app.sale_clock.now()).await;
     let etag = format!("W/\"{}\"", shown.mark(&template));
     Ok(answer(&headers, &etag, shown.cache_control(), shown))
 }

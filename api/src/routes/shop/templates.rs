@@ -68,7 +68,7 @@ pub(crate) async fn list(
     let limit = cursor::limit(params.limit)? as usize;
     let behind: Option<Position> = cursor::parse(params.cursor.as_ref())?;
     let merchant = params.merchant_id.unwrap_or(PLATFORM);
-    let now = app.clock.now();
+    let now = app.sale_clock.now();
     // One extra template shows whether there is a next page.
     let mut templates = app.templates.listed(merchant, behind, limit + 1, now)?;
     let more = templates.len() > limit;

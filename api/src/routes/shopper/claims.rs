@@ -149,7 +149,7 @@ async fn claimed(
         request_id,
         payload_hash: PayloadHash::of_quantity(quantity),
         quantity,
-        claimed_at: app.clock.now(),
+        claimed_at: app.sale_clock.now(),
         // Spans of the landing belong to this request's span or, if it is not traced, to its caller's.
         trace_parent: hop
             .trace_parent()

@@ -166,7 +166,7 @@ async fn create_once(
         return Ok((known, true));
     }
     let now = app.clock.now();
-    allowed(template, now)?;
+    allowed(template, app.sale_clock.now())?;
     let (id, actor) = (app.ids.job()?, operator.actor());
     let created = job::create(&mut transaction, &wanted.as_job(id, operator, &actor), now).await;
     if let Err(error) = created {

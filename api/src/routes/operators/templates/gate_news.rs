@@ -30,7 +30,7 @@ fn gate_loading() -> Problem {
 /// that fails. Any other gate that cannot be updated is left to the keeper. Returns whether the gate knows of a pause or
 /// an end, if that matters: the template queues claims.
 pub(super) async fn show_gate(app: &App, template: &Template) -> Result<Option<bool>, Problem> {
-    let wanted = app.gates.wants(template, app.clock.now());
+    let wanted = app.gates.wants(template, app.sale_clock.now());
     let gives = template.state == TemplateState::Published && wanted;
     let halts = matches!(template.state, TemplateState::Paused | TemplateState::Ended);
     if halts && template.claim_mode.queues() {
@@ -102,7 +102,7 @@ pub(super) async fn show_mode(app: &App, template: &Template) -> Result<(), Prob
 /// Waits until the gate knows the window, if the template needs a gate. MySQL lets no claim land by an earlier window;
 /// a gate that does not know the new one would admit claims that cannot land.
 pub(super) async fn show_window(app: &App, template: &Template) -> Result<(), Problem> {
-    let now = app.clock.now();
+    let now = app.sale_clock.now();
     if !app.gates.wants(template, now) && !has_gate_too_early(app, template, now).await {
         return Ok(());
     }
