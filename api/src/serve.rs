@@ -115,9 +115,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
-    keep_gates(&app, &context, keeper, &last);
-    let resolving = resolver(&config, &pool, &gate, &queue).run(now_of(&sale_clock), last.clone());
-    context.spawn("resolver", ended(resolving));
+    keep_gates(&app, &context, keeper, resolver(&config, &pool, &gate, &queue), &last);
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("queue of claims", ended(queue.follow()));
@@ -152,14 +150,23 @@ fn measure(
     context.spawn("measure", ended(measuring));
 }
 
-/// Starts the tasks that restore lost gates, and that know which templates are sold out, until `last`.
-fn keep_gates(app: &App, context: &Context, keeper: Keeper, last: &CancellationToken) {
+/// Starts the tasks that restore lost gates, that end admissions whose process died, and that know which templates are
+/// sold out, until `last`.
+fn keep_gates(
+    app: &App,
+    context: &Context,
+    keeper: Keeper,
+    resolver: Resolver,
+    last: &CancellationToken,
+) {
     let (sold_out, stop) = (app.gates.sold_out().clone(), last.clone());
     context.spawn("sold out", ended(async move { sold_out.watch(stop).await }));
     // By both clocks: what it ends for a sale that is over, it ends for good.
     let (own, sale) = (context.clock.clone(), app.sale_clock.clone());
     let keeping = keeper.run(move || own.now().min(sale.now()), last.clone());
     context.spawn("gate keeper", ended(keeping));
+    let resolving = resolver.run(now_of(&app.sale_clock), last.clone());
+    context.spawn("resolver", ended(resolving));
 }
 
 /// Keeps the worker number until `last`.
