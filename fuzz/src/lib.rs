@@ -2,7 +2,7 @@
 //! runs the seeds (`tests/tests/fuzz.rs`), which includes this file.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     error::Error,
     fmt::{Debug, Write as _},
     iter,
@@ -12,7 +12,7 @@ use cdc_tailer::fuzz as tailer;
 use coupon::{CouponStatus, UserId};
 use operator_cli::fuzz as client;
 use redis_address::RedisAddress;
-use redis_view::{Change, Contents};
+use redis_view::{Change, Contents, KeyLife};
 use serde::{Serialize, de::DeserializeOwned};
 use topic::{
     Event, ExpiringSoon, ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow, decode,
@@ -111,7 +111,9 @@ fn view_entry(data: &[u8]) {
     };
     let details = |entry: &str| {
         let coupons = BTreeMap::from([(id.to_owned(), entry.to_owned())]);
-        Contents { trusted: true, list: BTreeMap::new(), lives: None, coupons }.details(id).ok()
+        let (list, no_text) = (BTreeMap::new(), BTreeSet::new());
+        let lives = [KeyLife::Absent; 2];
+        Contents { trusted: true, list, lives, coupons, no_text }.details(id).ok()
     };
     let Some(coupon) = details(entry) else { return };
     let written = Change { coupon, status: CouponStatus::Unused, version: 1 }.entry();

@@ -13,6 +13,9 @@ pub(crate) const SCAN_KEYS: usize = 1000;
 const NUMBERS: [&str; 8] =
     ["epoch", "users", "version", "starts", "ends", "limit", "stock", "movement"];
 
+/// Fields that every gate has, also while it is loading.
+const OF_EACH: [&str; 3] = ["phase", "epoch", "users"];
+
 /// What a gate knows about its template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
@@ -36,6 +39,10 @@ pub struct Meta {
     pub window_ms: (i64, i64),
     /// Most coupons per user; 0: no limit.
     pub limit: i64,
+    /// Lapses after which a user is refused; 0: never, and in a gate of an older version.
+    pub lapses_allowed: i64,
+    /// Fields that hold what no script writes, or that are missing: their names and what they hold.
+    pub odd: Vec<String>,
     /// What cannot be read in the gate; for an entry, its user. Only a new epoch repairs it.
     pub unreadable: Option<String>,
 }
@@ -200,7 +207,8 @@ impl Gate {
     ) -> Result<(u64, Vec<ReadEntry>), GateError> {
         let (next, fields) = self.scan_users::<Vec<u8>>("entries", template, epoch, cursor).await?;
         let read = |(user, bytes): (String, Vec<u8>)| {
-            let id = user.parse().ok();
+            // The scripts name users by `Display`, and would not find one under another spelling.
+            let id = user.parse().ok().filter(|id: &UserId| id.to_string() == user);
             (user, id.zip(Entry::decode(&bytes).ok()))
         };
         Ok((next, fields.into_iter().map(read).collect()))
@@ -300,6 +308,7 @@ fn read_meta(fields: &RawFields, run: &Run) -> Meta {
     // An unreadable gate answers no claims, like a loading one, until it is rebuilt.
     let is_readable = NUMBERS.iter().all(|name| read(name).is_some())
         && TemplateState::from_word(text("state")).is_some();
+    let odd = odd_fields(&fields);
     Meta {
         phase: if is_readable && text("phase") == "open" { Phase::Open } else { Phase::Loading },
         epoch: Epoch(number("epoch")),
@@ -312,6 +321,34 @@ fn read_meta(fields: &RawFields, run: &Run) -> Meta {
         mode: ClaimMode::from_word(text("mode")).unwrap_or_default(),
         window_ms: (number("starts"), number("ends")),
         limit: number("limit"),
+        lapses_allowed: number("lapses_allowed"),
+        odd,
         unreadable: fields.get("unreadable").cloned(),
     }
+}
+
+/// Names the fields that hold what no script writes, and those that are missing.
+fn odd_fields(fields: &HashMap<String, String>) -> Vec<String> {
+    let is_number = |text: &str| text.parse::<i64>().is_ok();
+    let is_right = |name: &str, text: &str| match name {
+        "phase" => matches!(text, "loading" | "open"),
+        "users" => text.parse::<u64>().is_ok(),
+        "state" => TemplateState::from_word(text).is_some(),
+        "mode" => ClaimMode::from_word(text).is_some(),
+        "lapses_allowed" => is_number(text),
+        name if NUMBERS.contains(&name) => is_number(text),
+        _ => true,
+    };
+    let is_open = fields.get("phase").is_some_and(|phase| phase == "open");
+    let needed = NUMBERS.iter().chain(&["state"]).filter(|_| is_open);
+    let mut odd: Vec<String> = OF_EACH
+        .iter()
+        .chain(needed.filter(|name| !OF_EACH.contains(*name)))
+        .filter(|name| !fields.contains_key(**name))
+        .map(|name| format!("{name} is missing"))
+        .collect();
+    let wrong = fields.iter().filter(|(name, text)| !is_right(name, text));
+    odd.extend(wrong.map(|(name, text)| format!("{name} is {text:?}")));
+    odd.sort_unstable();
+    odd
 }

@@ -47,6 +47,21 @@ impl Keys {
         Some((template.parse().ok()?, Epoch(epoch.parse().ok()?)))
     }
 
+    /// The type of the note that apis refuse from memory: the only key of a gate that ends by itself.
+    pub(crate) const NOTE: &str = "string";
+
+    /// All keys of a gate in one epoch, each with its type.
+    pub(crate) fn of_gate(&self, epoch: Epoch) -> [(String, &'static str); 6] {
+        [
+            (self.meta(), "hash"),
+            (self.users(epoch), "hash"),
+            (self.inflight(epoch), "zset"),
+            (self.queued(epoch), "zset"),
+            (self.outbox(), "stream"),
+            (self.refusing(), Self::NOTE),
+        ]
+    }
+
     /// What the gate knows about the template.
     pub(crate) fn meta(&self) -> String {
         format!("{}:meta", self.base)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coupon::{Epoch, TemplateId};
 use redis::{FromRedisValue as _, RedisResult, Value};
 
-use crate::{Gate, GateError, connection::Live, replica::lacks_script};
+use crate::{Gate, GateError, connection::Live, keys::Keys, replica::lacks_script};
 
 /// How long an api may refuse users from memory by a look at a gate, counted from the moment before the look was sent.
 /// The first winners of a reopened sale wait up to 110 ms. Each api must have a winner within 200 ms; the rest of that
@@ -36,6 +36,14 @@ pub struct QuietGate {
     pub epoch: Option<Epoch>,
 }
 
+/// A key of a gate that is not as the scripts leave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyFault {
+    pub template: TemplateId,
+    /// The key, and what is wrong with it.
+    pub what: String,
+}
+
 /// A look at a gate that was sold out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SoldOutLook {
@@ -57,6 +65,43 @@ pub struct SoldOutGate {
 }
 
 impl Gate {
+    /// Returns the keys of gates that have another type than theirs, that Redis will remove by itself although no script
+    /// lets them end, or that keep winners waiting for longer than a look allows; absent keys are in order.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn key_faults(
+        &self,
+        gates: &[(TemplateId, Epoch)],
+    ) -> Result<Vec<KeyFault>, GateError> {
+        let mut faults = Vec::new();
+        for some in gates.chunks(GATES_AT_ONCE) {
+            let live = self.redis.live().await?;
+            let mut pipe = redis::pipe();
+            for (template, epoch) in some {
+                for (key, _) in self.keys(*template).of_gate(*epoch) {
+                    pipe.cmd("TYPE").arg(&key).cmd("PTTL").arg(&key);
+                }
+            }
+            let result = pipe.query_async(&mut live.connection.clone()).await;
+            let answers: Vec<redis::Value> = self.checked("key_faults", &live, result).await?;
+            let mut answers = answers.chunks_exact(2);
+            for (template, epoch) in some {
+                for (key, of_type) in self.keys(*template).of_gate(*epoch) {
+                    let Some([kind, lives]) = answers.next() else { break };
+                    let read =
+                        (String::from_redis_value_ref(kind), i64::from_redis_value_ref(lives));
+                    let (Ok(kind), Ok(lives)) = read else {
+                        return Err(GateError::Unreadable { call: "key_faults" });
+                    };
+                    let what = key_fault(&key, of_type, &kind, lives);
+                    faults.extend(what.map(|what| KeyFault { template: *template, what }));
+                }
+            }
+        }
+        Ok(faults)
+    }
+
     /// Sends looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses
     /// users without an entry for another reason or not at all. If it has as many users as the look says, the caller
     /// may refuse all others for [`REFUSING`], counted from before this call.
@@ -169,6 +214,22 @@ fn sold_out(answer: &Value) -> Option<SoldOutGate> {
         return None;
     };
     Some(SoldOutGate { users, window_ms: (starts, ends), limit })
+}
+
+/// What is wrong with a key, if anything. `lives` is in milliseconds; below 0, Redis does not remove it.
+fn key_fault(key: &str, of_type: &str, kind: &str, lives: i64) -> Option<String> {
+    let longest = i64::try_from(millis(NOTED)).unwrap_or(i64::MAX);
+    match kind {
+        "none" => None,
+        kind if kind != of_type => Some(format!("{key} is a {kind}, not a {of_type}")),
+        _ if of_type == Keys::NOTE && !(0..=longest).contains(&lives) => {
+            Some(format!("{key} lives for {lives} ms, and may for {longest}"))
+        }
+        _ if of_type != Keys::NOTE && lives >= 0 => {
+            Some(format!("{key} has an expiry: Redis removes it in {lives} ms"))
+        }
+        _ => None,
+    }
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -27,8 +27,8 @@ pub fn view_page(data: &[u8]) {
 pub fn view_key(data: &[u8]) {
     let text = str::from_utf8(data).ok();
     let Some((prefix, key)) = text.and_then(|text| text.split_once('\n')) else { return };
-    if let Some(user) = keys::user_of_list(prefix, key) {
+    if let Some(user) = keys::user_of_key(prefix, key) {
         let written = keys::list(prefix, user);
-        assert_eq!(keys::user_of_list(prefix, &written), Some(user), "{key:?} as {written:?}");
+        assert_eq!(keys::user_of_key(prefix, &written), Some(user), "{key:?} as {written:?}");
     }
 }

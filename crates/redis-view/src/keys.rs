@@ -18,15 +18,16 @@ pub fn coupons(prefix: &str, user: UserId) -> String {
     format!("{prefix}view:1:{{{user}}}:coupons")
 }
 
-/// Pattern that matches all lists under the prefix.
-pub(crate) fn lists(prefix: &str) -> String {
+/// Pattern that matches all keys of views under the prefix.
+pub(crate) fn all(prefix: &str) -> String {
     let quoted: String = prefix.chars().flat_map(quote).collect();
-    format!("{quoted}view:1:{{*}}:list")
+    format!("{quoted}view:1:{{*}}:*")
 }
 
-/// Returns the user of a list's key.
-pub(crate) fn user_of_list(prefix: &str, key: &str) -> Option<UserId> {
-    key.strip_prefix(prefix)?.strip_prefix("view:1:{")?.strip_suffix("}:list")?.parse().ok()
+/// Returns the user of a list or a hash.
+pub(crate) fn user_of_key(prefix: &str, key: &str) -> Option<UserId> {
+    let (user, part) = key.strip_prefix(prefix)?.strip_prefix("view:1:{")?.split_once("}:")?;
+    matches!(part, "list" | "coupons").then(|| user.parse().ok())?
 }
 
 fn quote(character: char) -> impl Iterator<Item = char> {
@@ -42,7 +43,10 @@ mod tests {
     fn both_keys_of_a_user_share_the_hash_tag_and_the_prefix_stays_outside_it() {
         assert_eq!(list("t:", UserId(7)), "t:view:1:{7}:list");
         assert_eq!(coupons("t:", UserId(7)), "t:view:1:{7}:coupons");
-        assert_eq!(user_of_list("t:", "t:view:1:{7}:list"), Some(UserId(7)));
-        assert_eq!(user_of_list("t:", "view:1:{7}:list"), None);
+        for key in [list("t:", UserId(7)), coupons("t:", UserId(7))] {
+            assert_eq!(user_of_key("t:", &key), Some(UserId(7)));
+        }
+        assert_eq!(user_of_key("t:", "view:1:{7}:list"), None);
+        assert_eq!(user_of_key("t:", "t:view:1:{7}:other"), None);
     }
 }

@@ -34,7 +34,7 @@ pub use reader::metric::{DROPPED_VIEWS, REBUILDS};
 pub use reader::rebuilds::Rebuilt;
 pub use reader::{MyCoupons, MyCouponsError, Origin, ViewReader};
 pub use store::connection::{Generations, GenerationsFuture, GenerationsOf, Served};
-pub use store::inspect::Contents;
+pub use store::inspect::{Contents, KeyLife};
 pub use store::many::UserChanges;
 pub use store::rebuild::{Begun, Nonce, REBUILD_WINDOW};
 pub use store::{Applied, CHANGES_PER_CALL, ViewStore};

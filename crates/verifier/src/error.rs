@@ -8,6 +8,9 @@ use redis_view::ViewError;
 use thiserror::Error;
 use topic::TopicError;
 
+/// MySQL's number for a statement that it ended at its time limit.
+const TOO_LONG: u16 = 3024;
+
 /// An invariant could not be checked.
 #[derive(Debug, Error)]
 pub enum VerifyError {
@@ -42,4 +45,23 @@ pub enum VerifyError {
         /// The missing condition.
         waiting_for: String,
     },
+}
+
+impl VerifyError {
+    /// Returns whether something stored is at fault, rather than a server that is away: a statement or command that the
+    /// server refuses, or an answer that cannot be read. The other checks can go on.
+    pub(crate) fn is_of_data(&self) -> bool {
+        match self {
+            // A statement that took too long says nothing about the others.
+            Self::Store(error) => !error.is_unavailable() || error.number() == Some(TOO_LONG),
+            Self::Gate(error) => {
+                error.is_of_keys() || matches!(error, GateError::Unreadable { .. })
+            }
+            Self::View(error) => {
+                error.damage().is_some() || matches!(error, ViewError::Unreadable { .. })
+            }
+            Self::Topic(error) => matches!(error, TopicError::MissingTopic { .. }),
+            Self::HistoryFile { .. } | Self::HistoryLine { .. } | Self::NotAtRest { .. } => false,
+        }
+    }
 }

@@ -1,9 +1,11 @@
-//! The outcome of a check: one line for people, one value for programs.
+//! The outcome of a check: lines for people, one value for programs.
 
 use std::fmt;
 
-/// Violations quoted in a line; the rest are counted.
-const QUOTED: usize = 3;
+use crate::VerifyError;
+
+/// What begins the line of a further violation: it stands under the first.
+const INDENT: &str = "             ";
 
 /// The result of checking one invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub enum Verdict {
     },
     /// The invariant is violated.
     Violated {
-        /// Some violations, a sentence each.
+        /// The violations, a sentence each.
         examples: Vec<String>,
         /// The number of further violations.
         more: usize,
@@ -55,7 +57,8 @@ impl Report {
     }
 }
 
-/// Violations that are kept. The rest are counted, so that a platform where nothing agrees does not exhaust the memory.
+/// Violations that are kept and printed. The rest are counted, so that a platform where nothing agrees does not exhaust
+/// the memory.
 const KEPT: usize = 1_000;
 
 /// Collects the violations of one invariant.
@@ -90,6 +93,38 @@ impl Findings {
     /// The first violation, if any.
     pub(crate) fn first(&self) -> Option<String> {
         self.examples.first().cloned()
+    }
+
+    /// What was read. If something stored kept it from being read, that is a violation, and nothing was: the rest of
+    /// the check goes on.
+    pub(crate) fn read<T: Default>(
+        &mut self,
+        read: Result<T, impl Into<VerifyError>>,
+    ) -> Result<T, VerifyError> {
+        match read.map_err(Into::into) {
+            Ok(read) => Ok(read),
+            Err(error) if error.is_of_data() => {
+                self.add(runtime::report(&error));
+                Ok(T::default())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The outcome of a check that returned what it looked at. If something stored ended it early, what it found until
+    /// then counts.
+    pub(crate) fn end(
+        mut self,
+        looked: Result<String, VerifyError>,
+    ) -> Result<Outcome, VerifyError> {
+        match looked {
+            Ok(over) => Ok(self.over(over)),
+            Err(error) if error.is_of_data() => {
+                self.add(format!("the check ended early: {}", runtime::report(&error)));
+                Ok(self.over(String::new()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The outcome after checking `over`.
@@ -134,11 +169,11 @@ impl fmt::Display for Outcome {
             Verdict::Holds { over } => write!(f, "{invariant:<3} holds    {statement} ({over})"),
             Verdict::Skipped { why } => write!(f, "{invariant:<3} skipped  {statement}: {why}"),
             Verdict::Violated { examples, more } => {
-                let quoted = examples.iter().take(QUOTED).cloned().collect::<Vec<_>>().join("; ");
-                write!(f, "{invariant:<3} BROKEN   {statement}: {quoted}")?;
-                match examples.len().saturating_sub(QUOTED) + more {
+                let found = examples.join(&format!("\n{INDENT}"));
+                write!(f, "{invariant:<3} BROKEN   {statement}: {found}")?;
+                match more {
                     0 => Ok(()),
-                    more => write!(f, "; and {more} more"),
+                    more => write!(f, "\n{INDENT}and {more} more"),
                 }
             }
         }
@@ -157,17 +192,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_the_invariant_and_quotes_a_few_offenders() {
+    fn the_first_line_names_the_invariant_and_each_offender_has_a_line() {
         let mut findings = Findings::of("I2", "sums agree");
         assert_eq!(
             Findings::of("I2", "sums agree").over(count(1, "template")).to_string(),
             "I2  holds    sums agree (1 template)"
         );
-        for name in ["a", "b", "c", "d"] {
-            findings.add(name.to_owned());
+        for name in 0..=KEPT {
+            findings.add(format!("offender {name}"));
         }
         let outcome = findings.over(String::new());
-        assert_eq!(outcome.to_string(), "I2  BROKEN   sums agree: a; b; c; and 1 more");
+        let told = outcome.to_string();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines[0], "I2  BROKEN   sums agree: offender 0");
+        assert_eq!(lines[1], "             offender 1");
+        assert_eq!(lines[KEPT..], ["             and 1 more"]);
         assert!(!Report { outcomes: vec![outcome] }.holds());
     }
 

@@ -8,6 +8,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use coupon::{EXPIRY_SHARDS, TemplateState, Validity};
 use mysql_store::{
     MySqlConnection, connect,
@@ -84,12 +85,15 @@ async fn templates(
         }
     })
     .await?;
-    let mut after = 0;
-    loop {
-        let rows = topic_rows::templates_after(connection, after, ROWS_PER_READ).await?;
-        let Some(last) = rows.last() else { break };
-        after = last.template.id.0;
-        for row in rows.iter().map(template_row) {
+    let mut from = Some(i64::MIN);
+    while let Some(id) = from {
+        let page = topic_rows::templates_from(connection, id, ROWS_PER_READ).await?;
+        from = page.next;
+        for unreadable in &page.unreadable {
+            in_topic.remove(&unreadable.key);
+            findings.add(unreadable.to_string());
+        }
+        for row in page.rows.iter().map(template_row) {
             let (id, latest) = (row.id, in_topic.remove(&row.id));
             findings.expect(!gone.contains(&id), || {
                 format!("template {id} is in MySQL, and the topic calls it deleted")
@@ -148,23 +152,26 @@ async fn movements(
             return findings.add(at(message, "holds no movement"));
         };
         findings.expect(is_under(message, row.template_id), || at(message, "is under another key"));
-        let moved = (row.delta, content(row.kind, row.delta_stock, row.returned.as_deref()));
+        let moved = (row.delta, content(&row));
         let known = *in_topic.entry((row.template_id, row.seq)).or_insert(moved);
         findings.expect(known == moved, || at(message, "moves otherwise than before"));
     })
     .await?;
-    let mut after = (0, 0);
-    loop {
-        let rows = topic_rows::movements_after(connection, after.0, after.1, ROWS_PER_READ).await?;
-        let Some(last) = rows.last() else { break };
-        after = (last.template_id.0, last.seq);
-        for MovementRow { template_id, seq, delta, kind, delta_stock, returned } in &rows {
-            let moved = in_topic.remove(&(template_id.0, *seq));
-            let truth = (*delta, content(kind.code(), *delta_stock, returned.as_deref()));
-            let right = moved == Some(truth) || (moved.is_none() && !is_whole);
+    let mut from = Some((i64::MIN, i64::MIN));
+    while let Some(key) = from {
+        let page = topic_rows::movements_from(connection, key, ROWS_PER_READ).await?;
+        from = page.next;
+        for unreadable in &page.unreadable {
+            in_topic.remove(&unreadable.key);
+            findings.add(unreadable.to_string());
+        }
+        for row in page.rows.into_iter().map(movement_row) {
+            let (template, seq, delta) = (row.template_id, row.seq, row.delta);
+            let moved = in_topic.remove(&(template, seq));
+            let right = moved == Some((delta, content(&row))) || (moved.is_none() && !is_whole);
             findings.expect(right, || {
                 let moved = moved.map(|(delta, _)| delta);
-                format!("template {template_id}, movement {seq}: {delta} in MySQL, {moved:?} in the topic, or what users get back differs")
+                format!("template {template}, movement {seq}: {delta} in MySQL, {moved:?} in the topic, or another column differs")
             });
         }
     }
@@ -177,10 +184,30 @@ async fn movements(
 }
 
 /// Hash of a movement's content except its change of the total.
-fn content(kind: u8, delta_stock: Option<i64>, returned: Option<&str>) -> u64 {
+fn content(row: &StockMovementRow) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (kind, delta_stock, returned).hash(&mut hasher);
+    (&row.reason, &row.actor, row.created_at, &row.request_id).hash(&mut hasher);
+    (row.total_after, row.stock_after).hash(&mut hasher);
+    (row.kind, row.delta_stock, &row.returned).hash(&mut hasher);
     hasher.finish()
+}
+
+/// The row as it appears in an event.
+fn movement_row(row: MovementRow) -> StockMovementRow {
+    StockMovementRow {
+        template_id: row.template_id.0,
+        seq: row.seq,
+        delta: row.delta,
+        reason: row.reason,
+        actor: row.actor,
+        created_at: row.created_at.timestamp_millis(),
+        request_id: row.request_id.map(|bytes| BASE64_STANDARD.encode(bytes)),
+        total_after: row.total_after,
+        stock_after: row.stock_after,
+        kind: row.kind.code(),
+        delta_stock: row.delta_stock,
+        returned: row.returned,
+    }
 }
 
 /// Calls `look` for every message up to the topic's end at the start of the read.

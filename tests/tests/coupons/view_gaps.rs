@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
-use mysql_store::snapshot;
+use mysql_store::verify::topic_rows;
 use pipeline_tests::{World, until};
 use shopper::{Claimed, NewTemplate, Shopper, Wish};
 use topic::{TableReader, committed_lag, topic_offsets};
@@ -121,8 +121,11 @@ async fn listed_for(world: &World, user: i64) -> BTreeSet<CouponId> {
 /// Returns a user's unused coupons from MySQL.
 async fn unused_of(world: &World, user: i64) -> BTreeSet<CouponId> {
     let mut connection = world.mysql().await;
-    let rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap().into_iter();
-    let own = rows.filter(|row| row.user_id.0 == user && row.status == CouponStatus::Unused);
+    let page = topic_rows::coupons_from(&mut connection, 0, ROWS).await.unwrap();
+    let own = page
+        .rows
+        .into_iter()
+        .filter(|row| row.user_id.0 == user && row.status == CouponStatus::Unused);
     own.map(|row| row.id).collect()
 }
 

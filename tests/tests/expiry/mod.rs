@@ -18,7 +18,7 @@ use coupon::{CouponId, CouponStatus, EXPIRY_SHARDS, TemplateId, UserId};
 use devstack::{Platform, PlatformOptions};
 use futures::future::join_all;
 use mysql_store::{
-    MySqlConnection, snapshot,
+    MySqlConnection,
     verify::{self as store, BULK_ROWS},
 };
 use pipeline_tests::{REST_MAX, World, until};
@@ -164,13 +164,13 @@ pub(crate) async fn broken(world: &World, now: DateTime<Utc>, invariant: &str) -
 /// Returns every coupon's status in MySQL.
 pub(crate) async fn statuses(connection: &mut MySqlConnection) -> BTreeMap<i64, CouponStatus> {
     let mut statuses = BTreeMap::new();
-    let mut after = 0;
-    loop {
-        let rows = snapshot::user_coupon_after(connection, after, 10_000).await.unwrap();
-        let Some(last) = rows.last() else { return statuses };
-        after = last.id.0;
-        statuses.extend(rows.iter().map(|row| (row.id.0, row.status)));
+    let mut from = Some(i64::MIN);
+    while let Some(id) = from {
+        let page = store::topic_rows::coupons_from(connection, id, 10_000).await.unwrap();
+        from = page.next;
+        statuses.extend(page.rows.iter().map(|row| (row.id.0, row.status)));
     }
+    statuses
 }
 
 /// Waits for rest, then asserts that in MySQL and in the topic each coupon ended once, validly, and in one status

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{CouponStatus, TemplateId, UserId};
 use devstack::PlatformOptions;
-use mysql_store::{snapshot, user_coupon::UserCoupon};
+use mysql_store::{user_coupon::UserCoupon, verify::topic_rows};
 use pipeline_tests::{STATE_MAX, World, histories, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -63,8 +63,8 @@ async fn until_followed(world: &World, template: TemplateId) -> Value {
 /// Returns every coupon of a template from MySQL.
 async fn coupons(world: &World, template: TemplateId) -> Vec<UserCoupon> {
     let mut connection = world.mysql().await;
-    let rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
-    rows.into_iter().filter(|row| row.template_id == template).collect()
+    let page = topic_rows::coupons_from(&mut connection, 0, ROWS).await.unwrap();
+    page.rows.into_iter().filter(|row| row.template_id == template).collect()
 }
 
 fn wave(template: TemplateId, users: std::ops::Range<i64>) -> Vec<Wish> {

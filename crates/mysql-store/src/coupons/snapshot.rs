@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use crate::{StoreError, coupons::user_coupon::UserCoupon};
+use crate::StoreError;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableColumn {
@@ -37,23 +37,6 @@ pub async fn estimated_rows(
     .map_err(StoreError::query("estimate a table's rows"))?
     .flatten();
     Ok(rows.unwrap_or(0))
-}
-
-/// Returns coupons with ids above `after`, at most `limit`, by id.
-///
-/// # Errors
-/// The statement fails, or a row does not have the format of this version.
-pub async fn user_coupon_after(
-    connection: &mut MySqlConnection,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<UserCoupon>, StoreError> {
-    sqlx::query_as("select * from user_coupon where id > ? order by id limit ?")
-        .bind(after)
-        .bind(limit)
-        .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("read a chunk of coupons"))
 }
 
 /// Returns the columns of a table of this connection's database, in table order.

@@ -1,29 +1,40 @@
-//! Rows of templates, some of which this version may not be able to read: those of a newer version, or changed by hand.
-//! One such row must not keep the others from being worked on.
+//! Rows, some of which this version may not be able to read: those of a newer version, or changed by hand. One such row
+//! must not keep the others from being worked on.
 
 use coupon::TemplateId;
 use sqlx::{Row, mysql::MySqlRow};
 
-/// The templates that could be read, and those that could not.
+/// The rows that could be read, and the names of those that could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Readable<T> {
+pub struct Readable<T, K = TemplateId> {
     pub rows: Vec<T>,
-    /// Templates with a value that this version does not know.
-    pub unreadable: Vec<TemplateId>,
+    /// Rows with a value that this version does not know.
+    pub unreadable: Vec<K>,
 }
 
 impl<T> Readable<T> {
-    /// Reads each row by `read`.
+    /// Reads each row, which is a template's, by `read`.
     pub(super) fn of(
         rows: &[MySqlRow],
         read: impl Fn(&MySqlRow) -> Result<T, sqlx::Error>,
+    ) -> Result<Self, sqlx::Error> {
+        Self::named(rows, read, |row, _| Ok(TemplateId(row.try_get("id")?)))
+    }
+}
+
+impl<T, K> Readable<T, K> {
+    /// Reads each row by `read`. `name` names a row that cannot be read, for the reason given.
+    pub(crate) fn named(
+        rows: &[MySqlRow],
+        read: impl Fn(&MySqlRow) -> Result<T, sqlx::Error>,
+        name: impl Fn(&MySqlRow, sqlx::Error) -> Result<K, sqlx::Error>,
     ) -> Result<Self, sqlx::Error> {
         let mut found = Self::default();
         for row in rows {
             match read(row) {
                 Ok(one) => found.rows.push(one),
-                Err(sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => {
-                    found.unreadable.push(TemplateId(row.try_get("id")?));
+                Err(error @ (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))) => {
+                    found.unreadable.push(name(row, error)?);
                 }
                 Err(error) => return Err(error),
             }
@@ -32,7 +43,7 @@ impl<T> Readable<T> {
     }
 }
 
-impl<T> Default for Readable<T> {
+impl<T, K> Default for Readable<T, K> {
     fn default() -> Self {
         Self { rows: Vec::new(), unreadable: Vec::new() }
     }

@@ -321,8 +321,8 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, sqlx::Error> {
             minimum_spend: row.try_get("minimum_spend")?,
             currency: row.try_get("currency")?,
         },
-        per_user_limit: row.try_get::<i32, _>("per_user_limit")?.unsigned_abs(),
-        max_per_claim: row.try_get::<i32, _>("max_per_claim")?.unsigned_abs(),
+        per_user_limit: unsigned(row, "per_user_limit")?,
+        max_per_claim: unsigned(row, "max_per_claim")?,
         window: Window {
             starts_at: row.try_get("claim_starts_at")?,
             ends_at: row.try_get("claim_ends_at")?,
@@ -339,12 +339,32 @@ pub(crate) fn from_row(row: &MySqlRow) -> Result<Template, sqlx::Error> {
 }
 
 fn hold_terms(row: &MySqlRow) -> Result<HoldTerms, sqlx::Error> {
-    let hold_ms: i64 = row.try_get("hold_ms")?;
+    let hold = match row.try_get("hold_ms")? {
+        0 => None,
+        hold_ms => Some(period(hold_ms, "hold_ms")?),
+    };
     Ok(HoldTerms {
-        hold: (hold_ms > 0).then(|| TimeDelta::milliseconds(hold_ms)),
-        lapses_allowed: row.try_get::<i32, _>("lapses_allowed")?.unsigned_abs(),
+        hold,
+        lapses_allowed: unsigned(row, "lapses_allowed")?,
         returned_stock: code_of(row, "returned_stock")?,
     })
+}
+
+/// Reads a number that is never below 0.
+fn unsigned(row: &MySqlRow, column: &str) -> Result<u32, sqlx::Error> {
+    let number: i32 = row.try_get(column)?;
+    u32::try_from(number).map_err(|_| unreadable(column, number.into()))
+}
+
+/// A period of whole milliseconds. One that is not above 0 is no period.
+fn period(ms: i64, column: &str) -> Result<TimeDelta, sqlx::Error> {
+    let period = TimeDelta::try_milliseconds(ms).filter(|period| *period > TimeDelta::zero());
+    period.ok_or_else(|| unreadable(column, ms))
+}
+
+fn unreadable(column: &str, number: i64) -> sqlx::Error {
+    let source = format!("{number} is out of range").into();
+    sqlx::Error::ColumnDecode { index: column.to_owned(), source }
 }
 
 /// Returns the columns `valid_from`, `valid_until` and `valid_for_ms` for a validity.
@@ -364,7 +384,7 @@ impl FromRow<'_, MySqlRow> for StoredValidity {
     fn from_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
         let valid_for_ms: Option<i64> = row.try_get("valid_for_ms")?;
         Ok(Self(match valid_for_ms {
-            Some(ms) => Validity::Relative { valid_for: TimeDelta::milliseconds(ms) },
+            Some(ms) => Validity::Relative { valid_for: period(ms, "valid_for_ms")? },
             None => Validity::Absolute {
                 from: row.try_get("valid_from")?,
                 until: row.try_get("valid_until")?,

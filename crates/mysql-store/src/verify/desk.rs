@@ -1,14 +1,22 @@
 //! Finds coupons that were revoked or replaced otherwise than by the support desk.
 
 use coupon::{CouponId, CouponStatus};
-use sqlx::{MySqlConnection, Row};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use super::{EXAMPLES, ends::extended_to, read_all};
-use crate::StoreError;
+use super::{
+    EXAMPLES,
+    ends::{extended_to, json_field},
+    read_all,
+};
+use crate::{StoreError, confirmed_at::CONFIRMED_AT};
+
+/// Version of the migration with which a replacement tells since when its coupon was usable.
+const USABLE_SINCE: i64 = 20_261_124_000_040;
 
 /// Returns replacements that do not stand in the place of a cancelled coupon: the cancelled one is missing or has
 /// another status, or template, user, claim or time of claim differ, or the number is not the replacement's own id, or
-/// the audit record does not name the replacement. Where issued coupons never had to follow a change of validity, its
+/// the audit record does not name the replacement, or its times are not those of the cancellation and of the cancelled
+/// one's confirmation. Where issued coupons never had to follow a change of validity, its
 /// validity must also be that of the cancelled one, except that its last extension sets its end.
 ///
 /// # Errors
@@ -16,7 +24,8 @@ use crate::StoreError;
 pub async fn odd_replacements(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
-    let rows = sqlx::query(concat!(
+    let confirmed_at = CONFIRMED_AT.replace("user_coupon.", "other.");
+    let looked_at = concat!(
         "select replaced.replacement_id from coupon_replacement replaced \
          left join user_coupon one on one.id = replaced.replacement_id \
          left join user_coupon other on other.id = replaced.coupon_id \
@@ -26,19 +35,28 @@ pub async fn odd_replacements(
          or one.claimed_at <> other.claimed_at \
          or not exists (select 1 from audit_entry entry where entry.merchant_id = other.merchant_id \
           and entry.target = concat('coupons/', other.id) and entry.action = 'coupon.replace' \
-          and cast(json_unquote(json_extract(entry.after_json, '$.replaced_by')) as binary) \
-           = cast(one.id as binary)) \
+          and cast(",
+        json_field!("entry.after_json", "replaced_by"),
+        " as binary) = cast(one.id as binary)) \
+         or replaced.created_at <> other.changed_at \
+         or (one.version = 1 and one.changed_at <> replaced.created_at) \
          or (one.template_id not in (select template_id from validity_move) \
           and (one.valid_from <> other.valid_from or one.valid_until <> coalesce((select ",
         extended_to!(),
         " from audit_entry entry where entry.merchant_id = one.merchant_id \
            and entry.target = concat('coupons/', one.id) and entry.action = 'coupon.extend' \
-           order by entry.id desc limit 1), other.valid_until))) limit ?",
-    ))
-    .bind(CouponStatus::Cancelled.code())
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await;
+           order by entry.id desc limit 1), other.valid_until)))",
+    );
+    let sql = format!(
+        "{looked_at} or (replaced.created_at > (select installed_on from _sqlx_migrations \
+         where version = ?) and not (replaced.usable_since <=> {confirmed_at})) limit ?"
+    );
+    let rows = sqlx::query(AssertSqlSafe(sql))
+        .bind(CouponStatus::Cancelled.code())
+        .bind(USABLE_SINCE)
+        .bind(EXAMPLES)
+        .fetch_all(connection)
+        .await;
     read_all("look for odd replacements", rows, |row| Ok(CouponId(row.try_get(0)?)))
 }
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, MoveState};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use super::{EXAMPLES, read_all};
+use super::{EXAMPLES, read_all, topic_rows::COUPONS};
 use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::datetime};
 
 /// How often operators extended a coupon's validity: each extension writes a line of the audit record in its
@@ -15,19 +15,63 @@ const EXTENSIONS: &str = "(select count(*) from audit_entry entry where entry.me
 /// 1 if the coupon was held at first, so that a confirmation changed it once more.
 const WAS_HELD: &str = "(select count(*) from claim where claim.id = coupon.claim_id and claim.held_until is not null)";
 
+/// The value of a field in a column of the audit record. Null if there is none, also in a text that is no JSON, which
+/// would end the statement on MySQL.
+macro_rules! json_field {
+    ($column:literal, $field:literal) => {
+        concat!(
+            "if(json_valid(",
+            $column,
+            "), json_unquote(json_extract(",
+            $column,
+            ", '$.",
+            $field,
+            "')), null)"
+        )
+    };
+}
+pub(super) use json_field;
+
 /// The end that a line of the audit record gave a coupon. Null if the line has none.
 macro_rules! extended_to {
     () => {
-        "cast(replace(replace(json_unquote(json_extract(entry.after_json, '$.valid_until')), \
-         'T', ' '), 'Z', '') as datetime(3))"
+        concat!(
+            "cast(replace(replace(",
+            $crate::verify::ends::json_field!("entry.after_json", "valid_until"),
+            ", 'T', ' '), 'Z', '') as datetime(3))"
+        )
     };
 }
 pub(super) use extended_to;
+
+/// A period of `$column` milliseconds. One that no validity has is cut: the server refuses to multiply it.
+macro_rules! period {
+    ($column:literal) => {
+        concat!(
+            "interval least(greatest(",
+            $column,
+            ", -999999999999), 999999999999) * 1000 microsecond"
+        )
+    };
+}
+pub(super) use period;
+
+/// The end of a coupon's validity under the change `moved`.
+macro_rules! moved_until {
+    () => {
+        concat!(
+            "coalesce(moved.valid_until, coupon.claimed_at + ",
+            $crate::verify::ends::period!("moved.valid_for_ms"),
+            ")"
+        )
+    };
+}
 
 /// Returns coupons that expired or lapsed early or more than once, were used after their deadline, changed more often than
 /// their confirmation, their end, their template's changes of validity and the operators' extensions explain, were revoked
 /// or cancelled after their deadline, or are unused or held although their deadline is at or before `overdue_at`. Orders may use a coupon and give it back any number
 /// of times, so changes of a coupon that was ever used are not counted here; the topic shows whether each was allowed.
+/// Coupons that cannot be read are left out: [`super::topic_rows::coupons_from`] names them.
 ///
 /// # Errors
 /// The statement fails.
@@ -54,7 +98,7 @@ pub async fn bad_ends(
          (status = ? and (used_at is not null or coupon.valid_until <= ? or version <> 1)) or \
          (status = ? and (used_at is not null or changed_at < coupon.valid_until or version <> 2)) limit ?"
     );
-    sqlx::query_as(AssertSqlSafe(sql))
+    let rows = sqlx::query(AssertSqlSafe(sql))
         .bind(CouponStatus::Expired.code())
         .bind(CouponStatus::Used.code())
         .bind(CouponStatus::Unused.code())
@@ -65,15 +109,16 @@ pub async fn bad_ends(
         .bind(CouponStatus::Lapsed.code())
         .bind(EXAMPLES)
         .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("look for coupons that ended wrongly"))
+        .await;
+    Ok(COUPONS.rows("look for coupons that ended wrongly", rows)?.rows)
 }
 
 /// Returns coupons with a wrong validity, of templates whose issued coupons ever had to follow a change: coupons that
 /// were not moved and differ from their claim; that were moved and match no change; or that can still be used at `now`
 /// and differ from the last change although its move is finished. A coupon that an order gave back keeps the validity
 /// under which it was used. An extended coupon must end as one of its extensions or changes says. Replacements have a
-/// validity of their own, and coupons that were held have theirs from the confirmation: they are not checked.
+/// validity of their own, and coupons that were held have theirs from the confirmation: they are not checked. Coupons
+/// that cannot be read are left out.
 ///
 /// # Errors
 /// The statement fails.
@@ -81,33 +126,30 @@ pub async fn bad_validities(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    let extended_to = extended_to!();
+    let (extended_to, moved_until) = (extended_to!(), moved_until!());
     let sql = format!(
         "select coupon.* from user_coupon coupon join claim \
          on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
          and claim.user_id = coupon.user_id \
          where coupon.template_id in (select template_id from validity_move) \
          and claim.held_until is null and (({EXTENSIONS} = 0 and ( \
-         (coupon.version - (coupon.status <> ?) = 1 and (coupon.valid_from <> claim.valid_from \
+         (coupon.version = 1 + (coupon.status <> ?) and (coupon.valid_from <> claim.valid_from \
           or coupon.valid_until <> claim.valid_until)) or \
-         (coupon.version - (coupon.status <> ?) > 1 and not (coupon.order_ref is not null \
+         (coupon.version > 1 + (coupon.status <> ?) and not (coupon.order_ref is not null \
           and coupon.valid_from = claim.valid_from and coupon.valid_until = claim.valid_until) \
           and not exists (select 1 from validity_move moved where moved.template_id = coupon.template_id \
            and coupon.valid_from = coalesce(moved.valid_from, coupon.claimed_at) \
-           and coupon.valid_until = coalesce(moved.valid_until, \
-            coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond))) or \
+           and coupon.valid_until = {moved_until})) or \
          (coupon.status = ? and coupon.order_ref is null and coupon.valid_until > ? and exists \
           (select 1 from validity_move moved join template_stock stock \
            on stock.template_id = moved.template_id and stock.terms = moved.version \
            where moved.template_id = coupon.template_id and moved.state = ? \
            and (coupon.valid_from <> coalesce(moved.valid_from, coupon.claimed_at) \
-            or coupon.valid_until <> coalesce(moved.valid_until, \
-             coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond)))))) \
+            or coupon.valid_until <> {moved_until}))))) \
          or ({EXTENSIONS} > 0 and not exists (select 1 from validity_move moved \
            where moved.template_id = coupon.template_id \
            and coupon.valid_from = coalesce(moved.valid_from, coupon.claimed_at) \
-           and coupon.valid_until = coalesce(moved.valid_until, \
-            coupon.claimed_at + interval moved.valid_for_ms * 1000 microsecond)) \
+           and coupon.valid_until = {moved_until}) \
           and not (exists (select 1 from audit_entry entry where entry.merchant_id = coupon.merchant_id \
             and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.extend' \
             and {extended_to} = coupon.valid_until) \
@@ -117,7 +159,7 @@ pub async fn bad_validities(
          and (select count(*) from coupon_replacement replaced \
           where replaced.replacement_id = coupon.id) = 0 limit ?"
     );
-    sqlx::query_as(AssertSqlSafe(sql))
+    let rows = sqlx::query(AssertSqlSafe(sql))
         .bind(CouponStatus::Unused.code())
         .bind(CouponStatus::Unused.code())
         .bind(CouponStatus::Unused.code())
@@ -125,8 +167,8 @@ pub async fn bad_validities(
         .bind(MoveState::Finished.code())
         .bind(EXAMPLES)
         .fetch_all(connection)
-        .await
-        .map_err(StoreError::query("look for coupons of a wrong validity"))
+        .await;
+    Ok(COUPONS.rows("look for coupons of a wrong validity", rows)?.rows)
 }
 
 /// Version of the migration with which every return of a coupon became a line of the audit record.
@@ -141,14 +183,13 @@ const RETURNS_RECORDED_SINCE: i64 = 20_261_123_000_001;
 pub async fn unrecorded_returns(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
-    let rows = sqlx::query(
+    let rows = sqlx::query(concat!(
         "select coupon.id from user_coupon coupon where coupon.status <> ? and coupon.order_ref is not null \
          and coupon.claimed_at > (select installed_on from _sqlx_migrations where version = ?) \
          and not exists (select 1 from audit_entry entry where entry.merchant_id = coupon.merchant_id \
           and entry.target = concat('coupons/', coupon.id) and entry.action = 'coupon.unuse' \
-          and cast(json_unquote(json_extract(entry.after_json, '$.order_ref')) as binary) \
-           = cast(coupon.order_ref as binary)) limit ?",
-    )
+          and cast(", json_field!("entry.after_json", "order_ref"), " as binary) = cast(coupon.order_ref as binary)) limit ?",
+    ))
     .bind(CouponStatus::Used.code())
     .bind(RETURNS_RECORDED_SINCE)
     .bind(EXAMPLES)

@@ -1,9 +1,14 @@
 //! Checks columns of coupons, claims and stock rows that must agree with other rows.
 
-use coupon::{ClaimId, ClaimState, CouponId, Open, PayloadHash, Template};
+use coupon::{ClaimId, ClaimState, CouponId, Open, Template};
 use sqlx::{FromRow, MySqlConnection, Row};
 
-use super::{EXAMPLES, ends::extended_to, read_all};
+use super::{
+    EXAMPLES,
+    ends::extended_to,
+    page::{Reading, Rows, id},
+    topic_rows::template_name,
+};
 use crate::{StoreError, code::code_of, templates::template};
 
 /// A template and parts of its stock row.
@@ -36,21 +41,11 @@ pub struct OddCoupon {
     pub validity: bool,
 }
 
-/// A payload hash of landed claims with one quantity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Payload {
-    pub quantity: u32,
-    /// `None` if the stored hash has the wrong length.
-    pub hash: Option<PayloadHash>,
-    /// One of these claims.
-    pub example: ClaimId,
-}
-
 /// Returns every template with parts of its stock row.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn terms(connection: &mut MySqlConnection) -> Result<Vec<Terms>, StoreError> {
+pub async fn terms(connection: &mut MySqlConnection) -> Result<Rows<Terms, i64>, StoreError> {
     let rows = sqlx::query(
         "select template.*, stock.open, stock.queue_closed, stock.terms, (select coalesce(max(version), 0) \
          from validity_move where template_id = template.id) as followed \
@@ -58,15 +53,20 @@ pub async fn terms(connection: &mut MySqlConnection) -> Result<Vec<Terms>, Store
     )
     .fetch_all(connection)
     .await;
-    read_all("read the templates", rows, |row| {
-        Ok(Terms {
-            template: template::from_row(row)?,
-            open: code_of::<Open>(row, "open")?.lands_direct(),
-            queue_closed: row.try_get("queue_closed")?,
-            terms: row.try_get("terms")?,
-            followed: row.try_get("followed")?,
-        })
-    })
+    let terms = Reading {
+        read: |row| {
+            Ok(Terms {
+                template: template::from_row(row)?,
+                open: code_of::<Open>(row, "open")?.lands_direct(),
+                queue_closed: row.try_get("queue_closed")?,
+                terms: row.try_get("terms")?,
+                followed: row.try_get("followed")?,
+            })
+        },
+        key: id,
+        name: template_name,
+    };
+    terms.rows("read the templates", rows)
 }
 
 /// Returns coupons that disagree with their claim or template.
@@ -96,27 +96,6 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("compare coupons with their claims"))
-}
-
-/// Returns the distinct payloads of landed claims.
-///
-/// # Errors
-/// The statement fails.
-pub async fn payloads(connection: &mut MySqlConnection) -> Result<Vec<Payload>, StoreError> {
-    let rows: Vec<(i32, Vec<u8>, i64)> = sqlx::query_as(
-        "select quantity, payload_hash, min(id) as example from claim where state = ? \
-         group by quantity, payload_hash",
-    )
-    .bind(ClaimState::Landed.code())
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read the claims' payloads"))?;
-    let payload = |(quantity, hash, example): (i32, Vec<u8>, i64)| Payload {
-        quantity: quantity.unsigned_abs(),
-        hash: hash.try_into().ok().map(PayloadHash),
-        example: ClaimId(example),
-    };
-    Ok(rows.into_iter().map(payload).collect())
 }
 
 /// Returns claims under a key of the wrong kind: a fence under a client's key, or a claim under a fence's. True marks a

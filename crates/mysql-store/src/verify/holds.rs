@@ -5,7 +5,7 @@
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row};
 
-use super::{EXAMPLES, read_all};
+use super::{EXAMPLES, ends::period, read_all};
 use crate::StoreError;
 
 /// Statuses of a coupon that was confirmed, if it was held. A cancelled one was confirmed if it changed twice.
@@ -72,14 +72,14 @@ pub async fn odd_holds(connection: &mut MySqlConnection) -> Result<Vec<CouponId>
 pub async fn odd_confirmed_validities(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
+    let period = period!("template.valid_for_ms");
     let sql = format!(
         "select id from (select coupon.id, coupon.valid_from, coupon.valid_until, \
          payment.confirmed_at, claim.valid_from as claim_from, claim.valid_until as claim_until, \
          claim.valid_from = claim.created_at as is_relative, \
          timestampdiff(microsecond, claim.valid_from, claim.valid_until) as lasts, \
          coalesce(template.valid_from, payment.confirmed_at) as now_from, \
-         coalesce(template.valid_until, payment.confirmed_at + \
-          interval template.valid_for_ms * 1000 microsecond) as now_until \
+         coalesce(template.valid_until, payment.confirmed_at + {period}) as now_until \
          from user_coupon coupon straight_join coupon_payment payment force index (ix_claim) \
          on payment.claim_id = coupon.claim_id and find_in_set(coupon.id, payment.coupons) > 0 \
          straight_join claim on claim.id = coupon.claim_id \

@@ -1,31 +1,18 @@
-//! Reads the ledger of the stock, movement by movement, and what it must agree with: returned coupons, and lapses.
+//! Reads what the ledger of the stock must agree with: returned coupons, and lapses.
 
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
-use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, QueryBuilder, Row};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, QueryBuilder, Row, mysql::MySqlRow};
 
-use super::{EXAMPLES, read_all};
-use crate::{StoreError, code::Code, templates::movement::Kind};
-
-/// A movement as stored.
-#[derive(Debug, Clone, PartialEq, Eq, FromRow)]
-pub struct LedgerMovement {
-    #[sqlx(rename = "template_id", try_from = "i64")]
-    pub template: TemplateId,
-    pub seq: i64,
-    #[sqlx(try_from = "Code")]
-    pub kind: Kind,
-    /// Change of the total.
-    pub delta: i64,
-    /// Change of the stock; `None`: as `delta`.
-    pub delta_stock: Option<i64>,
-    /// The list of what users get back, not parsed.
-    pub returned: Option<String>,
-    #[sqlx(rename = "created_at")]
-    pub at: DateTime<Utc>,
-}
+use super::{
+    EXAMPLES,
+    page::{Page, Reading, after_id, after_pair, id},
+    read_all,
+    topic_rows::coupon_name,
+};
+use crate::{StoreError, code::Code};
 
 /// A returned coupon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
@@ -54,60 +41,40 @@ pub struct LapseRow {
     pub seq: i64,
 }
 
-/// Returns movements after (`template`, `seq`), at most `limit`, by primary key.
-///
-/// # Errors
-/// The statement fails, or a row does not have the format of this version.
-pub async fn ledger_movements_after(
-    connection: &mut MySqlConnection,
-    (template, seq): (i64, i64),
-    limit: u32,
-) -> Result<Vec<LedgerMovement>, StoreError> {
-    sqlx::query_as(
-        "select template_id, seq, kind, delta, delta_stock, returned, created_at from stock_movement \
-         where template_id >= ? and (template_id > ? or seq > ?) order by template_id, seq limit ?",
-    )
-    .bind(template)
-    .bind(template)
-    .bind(seq)
-    .bind(limit)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read a chunk of the ledger"))
-}
-
-/// Returns returned coupons with ids above `after`, at most `limit`, by id.
-///
-/// # Errors
-/// The statement fails, or a row does not have the format of this version.
-pub async fn returned_coupons_after(
-    connection: &mut MySqlConnection,
-    after: i64,
-    limit: u32,
-) -> Result<Vec<ReturnedCoupon>, StoreError> {
-    sqlx::query_as(
-        "select id, template_id, user_id, issued_no, status, changed_at from user_coupon \
-         where id > ? and issued_no is not null order by id limit ?",
-    )
-    .bind(after)
-    .bind(limit)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read a chunk of the coupons that came back"))
-}
-
-/// Returns users' lapses after (`template`, `user`), at most `limit`, by primary key.
+/// Returns returned coupons with ids of `from` or above, at most `limit`, by id. Those that cannot be read are among
+/// [`super::topic_rows::coupons_from`] too.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn lapses_after(
+pub async fn returned_coupons_from(
+    connection: &mut MySqlConnection,
+    from: i64,
+    limit: u32,
+) -> Result<Page<ReturnedCoupon, i64>, StoreError> {
+    let rows = sqlx::query(
+        "select id, template_id, user_id, issued_no, status, changed_at from user_coupon \
+         where id >= ? and issued_no is not null order by id limit ?",
+    )
+    .bind(from)
+    .bind(limit)
+    .fetch_all(connection)
+    .await;
+    let coupons = Reading { read: |row| ReturnedCoupon::from_row(row), key: id, name: coupon_name };
+    coupons.page("read a chunk of the coupons that came back", rows, after_id)
+}
+
+/// Returns users' lapses from (`template`, `user`) on, at most `limit`, by primary key.
+///
+/// # Errors
+/// The statement fails.
+pub async fn lapses_from(
     connection: &mut MySqlConnection,
     (template, user): (i64, i64),
     limit: u32,
-) -> Result<Vec<LapseRow>, StoreError> {
-    sqlx::query_as(
+) -> Result<Page<LapseRow, (i64, i64)>, StoreError> {
+    let rows = sqlx::query(
         "select template_id, user_id, cast(count as signed) as count, seq from user_lapse \
-         where template_id >= ? and (template_id > ? or user_id > ?) \
+         where template_id >= ? and (template_id > ? or user_id >= ?) \
          order by template_id, user_id limit ?",
     )
     .bind(template)
@@ -115,25 +82,30 @@ pub async fn lapses_after(
     .bind(user)
     .bind(limit)
     .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read a chunk of the lapses"))
+    .await;
+    let lapses = Reading {
+        read: |row| LapseRow::from_row(row),
+        key: |row: &MySqlRow| Ok((row.try_get("template_id")?, row.try_get("user_id")?)),
+        name: |(template, user): &(i64, i64)| format!("template {template}: lapses of user {user}"),
+    };
+    lapses.page("read a chunk of the lapses", rows, after_pair)
 }
 
 /// Rows of one page of a template's lapses.
 const LAPSES_PER_PAGE: u32 = 10_000;
 
-/// Returns the lapses of a template's users above `user`, ordered; empty at the end.
+/// Returns the lapses of a template's users from `user` on, ordered; empty at the end.
 ///
 /// # Errors
 /// The statement fails.
-pub async fn lapses_of_template_after(
+pub async fn lapses_of_template_from(
     connection: &mut MySqlConnection,
     template: TemplateId,
     user: i64,
 ) -> Result<Vec<LapseRow>, StoreError> {
     sqlx::query_as(
         "select template_id, user_id, cast(count as signed) as count, seq from user_lapse \
-         where template_id = ? and user_id > ? order by user_id limit ?",
+         where template_id = ? and user_id >= ? order by user_id limit ?",
     )
     .bind(template.0)
     .bind(user)

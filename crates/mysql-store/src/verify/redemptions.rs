@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Version of the migration with which redemptions were recorded.
-const RECORDED_SINCE: i64 = 20_261_124_000_001;
+pub(super) const RECORDED_SINCE: i64 = 20_261_124_000_001;
 
 /// Returns used coupons without a standing redemption for their order. Coupons that were claimed before redemptions
 /// were recorded are not checked.
@@ -66,7 +66,9 @@ pub async fn odd_rollbacks(
     let rows = sqlx::query(
         "select undone.id from redemption undone left join redemption made on made.id = undone.undoes \
          and made.kind = ? and made.coupon_id = undone.coupon_id and made.order_ref = undone.order_ref \
-         and made.merchant_id = undone.merchant_id and made.discount <=> undone.discount \
+         and made.merchant_id = undone.merchant_id and made.template_id = undone.template_id \
+         and made.user_id = undone.user_id and made.amount <=> undone.amount \
+         and made.discount <=> undone.discount and made.currency <=> undone.currency \
          where undone.kind = ? and made.id is null limit ?",
     )
     .bind(REDEEM)
@@ -77,8 +79,8 @@ pub async fn odd_rollbacks(
     read_ids("look for rollbacks of nothing", rows)
 }
 
-/// Returns orders by name whose discounts are negative or exceed the amount, or whose redemptions state another amount or
-/// currency than the order itself.
+/// Returns orders by name whose discounts are negative or exceed the amount, or whose redemptions state another amount,
+/// currency, user or time than the order itself.
 ///
 /// # Errors
 /// The statement fails.
@@ -89,7 +91,8 @@ pub async fn odd_sums(connection: &mut MySqlConnection) -> Result<Vec<String>, S
          where made.kind = ? and made.discount is not null \
          group by made.merchant_id, made.order_ref \
          having min(made.discount) < 0 or sum(made.discount) > max(made.amount) \
-         or min(made.amount <=> named.amount) = 0 or min(made.currency <=> named.currency) = 0 limit ?",
+         or min(made.amount <=> named.amount) = 0 or min(made.currency <=> named.currency) = 0 \
+         or min(made.user_id <=> named.user_id) = 0 or min(made.created_at <=> named.redeemed_at) = 0 limit ?",
     )
     .bind(REDEEM)
     .bind(EXAMPLES)

@@ -2,10 +2,16 @@
 
 use std::collections::HashMap;
 
-use coupon::{ClaimId, ClaimState, PayloadHash, RequestId, TemplateId, UserId, limit};
-use sqlx::{MySqlConnection, QueryBuilder};
+use chrono::{DateTime, Utc};
+use coupon::{
+    ClaimId, ClaimState, CouponId, PayloadHash, RejectReason, RequestId, TemplateId, UserId, limit,
+};
+use sqlx::{FromRow, MySqlConnection, QueryBuilder, Row, mysql::MySqlRow};
 
-use crate::{StoreError, coupons::user_coupon::UserCoupon};
+use crate::{
+    StoreError, code::Code, coupons::user_coupon::UserCoupon, datetime::NullableTime,
+    templates::readable::Readable,
+};
 
 /// The part of a landed claim that its gate stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,15 +24,15 @@ pub struct ClaimKey {
     pub quantity: u32,
 }
 
-/// Returns every coupon of these users, by user.
+/// Returns every coupon of these users, by user. Those that cannot be read are named by their ids.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn coupons_of_users(
     connection: &mut MySqlConnection,
     users: &[UserId],
-) -> Result<HashMap<UserId, Vec<UserCoupon>>, StoreError> {
-    let mut coupons: HashMap<_, Vec<_>> = HashMap::new();
+) -> Result<HashMap<UserId, Readable<UserCoupon, CouponId>>, StoreError> {
+    let mut coupons: HashMap<_, Readable<_, _>> = HashMap::new();
     if users.is_empty() {
         return Ok(coupons);
     }
@@ -36,9 +42,18 @@ pub async fn coupons_of_users(
         ids.push_bind(user.0);
     }
     query.push(")");
-    let rows: Result<Vec<UserCoupon>, _> = query.build_query_as().fetch_all(connection).await;
-    for coupon in rows.map_err(StoreError::query("read users' coupons"))? {
-        coupons.entry(coupon.user_id).or_default().push(coupon);
+    let name = |row: &MySqlRow, _| -> Result<(i64, i64), sqlx::Error> {
+        Ok((row.try_get("user_id")?, row.try_get("id")?))
+    };
+    let rows = query.build().fetch_all(connection).await;
+    let read = rows
+        .and_then(|rows| Readable::named(&rows, |row| UserCoupon::from_row(row), name))
+        .map_err(StoreError::query("read users' coupons"))?;
+    for coupon in read.rows {
+        coupons.entry(coupon.user_id).or_default().rows.push(coupon);
+    }
+    for (user, id) in read.unreadable {
+        coupons.entry(UserId(user)).or_default().unreadable.push(CouponId(id));
     }
     Ok(coupons)
 }
@@ -131,4 +146,58 @@ pub async fn claims_by_id(
         quantity: quantity.unsigned_abs(),
     });
     Ok(claims.map(|claim| (claim.id, claim)).collect())
+}
+
+/// Claims in one statement.
+const IDS_MAX: usize = 1_000;
+
+/// The row of a claim, by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimEnd {
+    pub state: ClaimState,
+    /// Only of a rejected claim.
+    pub reason: Option<RejectReason>,
+    /// Number of coupons, requested ones for a rejected claim; 0 for a fence.
+    pub quantity: u32,
+    /// When the gate admitted it, if the row says so.
+    pub admitted_at: Option<DateTime<Utc>>,
+    /// Stock left at the gate after this admission, if the row says so.
+    pub left_after: Option<i64>,
+}
+
+/// Returns the rows of these claims. One without a row is left out: it is under way, or came too late.
+///
+/// # Errors
+/// A statement fails.
+pub async fn ends_of(
+    connection: &mut MySqlConnection,
+    ids: &[ClaimId],
+) -> Result<HashMap<ClaimId, ClaimEnd>, StoreError> {
+    let mut ends = HashMap::with_capacity(ids.len());
+    for chunk in ids.chunks(IDS_MAX) {
+        let mut query = QueryBuilder::new(
+            "select id, state, reason, quantity, admitted_at, left_after from claim where id in (",
+        );
+        let mut list = query.separated(", ");
+        for id in chunk {
+            list.push_bind(id.0);
+        }
+        query.push(")");
+        let rows = query
+            .build_query_as::<(i64, Code, Option<Code>, i32, NullableTime, Option<i64>)>()
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("read the ends of claims"))?;
+        for (id, state, reason, quantity, admitted_at, left_after) in rows {
+            let end = ClaimEnd {
+                state: ClaimState::try_from(state)?,
+                reason: reason.map(RejectReason::try_from).transpose()?,
+                quantity: quantity.unsigned_abs(),
+                admitted_at: admitted_at.into(),
+                left_after,
+            };
+            ends.insert(ClaimId(id), end);
+        }
+    }
+    Ok(ends)
 }

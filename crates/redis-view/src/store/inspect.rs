@@ -1,11 +1,14 @@
 //! Raw inspection of stored views, for the verifier and tests.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use coupon::UserId;
 use redis::{RedisResult, aio::MultiplexedConnection};
 
-use crate::{ViewCoupon, ViewError, ViewStore, entry, keys};
+use crate::{ViewCoupon, ViewError, ViewStore, entry, keys, store::rebuild::VIEW_LIFE};
 
 /// Number of keys requested in one step of a scan.
 const SCAN_COUNT: usize = 1000;
@@ -20,14 +23,46 @@ pub struct Contents {
     pub trusted: bool,
     /// The list without its marker: member → score, with `i64::MAX` for a score that is not an integer.
     pub list: BTreeMap<String, i64>,
-    /// The shorter time to live of both keys; `None` if a key is absent or has none.
-    pub lives: Option<Duration>,
+    /// The times to live of list and hash.
+    pub lives: [KeyLife; 2],
     /// The hash without its marker: coupon id → entry, see [`crate::Change::entry`].
     pub coupons: BTreeMap<String, String>,
+    /// Members, fields and values whose bytes are no text. They stand in `list` and `coupons` with those bytes
+    /// replaced.
+    pub no_text: BTreeSet<String>,
 }
 
+/// How long a key lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyLife {
+    /// There is no such key.
+    Absent,
+    /// Redis never removes it by itself.
+    Endless,
+    /// Redis removes it after this time.
+    For(Duration),
+}
+
+impl KeyLife {
+    /// Longest life of a view's key.
+    pub const MOST: Duration = VIEW_LIFE;
+
+    /// From an answer of `PTTL`.
+    fn of(milliseconds: i64) -> Self {
+        match (milliseconds, u64::try_from(milliseconds)) {
+            (_, Ok(milliseconds)) => Self::For(Duration::from_millis(milliseconds)),
+            (-2, Err(_)) => Self::Absent,
+            (_, Err(_)) => Self::Endless,
+        }
+    }
+}
+
+/// A member with its score, or a field with its value, as stored in Redis: they need not be text.
+type Pair = (Vec<u8>, Vec<u8>);
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// A list with its scores, a hash, and the time to live of each in milliseconds, negative if there is none.
-type Read = (BTreeMap<String, String>, BTreeMap<String, String>, i64, i64);
+type Read = (Pairs, Pairs, i64, i64);
 
 impl Contents {
     /// Parses the details of a listed coupon.
@@ -43,7 +78,7 @@ impl Contents {
 }
 
 impl ViewStore {
-    /// Returns the users that have a view, in any state.
+    /// Returns the users that have a view or one of its keys, in any state.
     ///
     /// # Errors
     /// See [`ViewError`].
@@ -67,10 +102,12 @@ impl ViewStore {
         let (mut users, mut cursor) = (Vec::new(), 0u64);
         loop {
             let mut scan = redis::cmd("SCAN");
-            scan.arg(cursor).arg("MATCH").arg(keys::lists(self.prefix()));
+            scan.arg(cursor).arg("MATCH").arg(keys::all(self.prefix()));
             scan.arg("COUNT").arg(SCAN_COUNT);
-            let (next, found): (u64, Vec<String>) = scan.query_async(master).await?;
-            users.extend(found.iter().filter_map(|key| keys::user_of_list(self.prefix(), key)));
+            let (next, found): (u64, Vec<Vec<u8>>) = scan.query_async(master).await?;
+            // All our keys are text.
+            let names = found.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            users.extend(names.filter_map(|key| keys::user_of_key(self.prefix(), key)));
             if next == 0 {
                 return Ok(users);
             }
@@ -97,8 +134,10 @@ impl ViewStore {
                 _ => read_pieces(&mut master, &keys).await,
             }
         };
-        let (list, mut coupons, lives_ms, also_ms) =
+        let (list, coupons, list_ms, coupons_ms) =
             read.await.map_err(|source| self.failed("read a whole view", user, &live, source))?;
+        let mut no_text = BTreeSet::new();
+        let (list, mut coupons) = (texts(&list, &mut no_text), texts(&coupons, &mut no_text));
         let generation = live.generation(slot);
         let score = |(member, text): (String, String)| (member, text.parse().unwrap_or(i64::MAX));
         let list: BTreeMap<String, i64> = list.into_iter().map(score).collect();
@@ -110,9 +149,21 @@ impl ViewStore {
         let trusted = state == "complete"
             && token.starts_with(&format!("{generation}:{user}:"))
             && markers.into_keys().eq([format!("~{token}")]);
-        let lives = u64::try_from(lives_ms.min(also_ms)).ok().map(Duration::from_millis);
-        Ok(Contents { trusted, list, lives, coupons })
+        let lives = [KeyLife::of(list_ms), KeyLife::of(coupons_ms)];
+        Ok(Contents { trusted, list, lives, coupons, no_text })
     }
+}
+
+/// Reads pairs as text. Those that are none are also named.
+fn texts(pairs: &Pairs, no_text: &mut BTreeSet<String>) -> BTreeMap<String, String> {
+    let mut text = |bytes: &Vec<u8>| {
+        let text = String::from_utf8_lossy(bytes);
+        if let std::borrow::Cow::Owned(replaced) = &text {
+            no_text.insert(replaced.clone());
+        }
+        text.into_owned()
+    };
+    pairs.iter().map(|(name, value)| (text(name), text(value))).collect()
 }
 
 async fn read_whole(master: &mut MultiplexedConnection, keys: &[String; 2]) -> RedisResult<Read> {
@@ -137,14 +188,14 @@ async fn read_whole(master: &mut MultiplexedConnection, keys: &[String; 2]) -> R
 /// A scan returns all elements that exist during the whole scan. The list comes first: a change between the scans makes
 /// the hash newer than the list. MySQL is read later, so it may be newer too.
 async fn read_pieces(master: &mut MultiplexedConnection, keys: &[String; 2]) -> RedisResult<Read> {
-    let token = async |master: &mut MultiplexedConnection| -> RedisResult<Option<String>> {
+    let token = async |master: &mut MultiplexedConnection| -> RedisResult<Option<Vec<u8>>> {
         redis::cmd("HGET").arg(&keys[1]).arg("~token").query_async(master).await
     };
     let before = token(master).await?;
     let list = scan(master, "ZSCAN", &keys[0]).await?;
     let mut coupons = scan(master, "HSCAN", &keys[1]).await?;
     if token(master).await? != before {
-        coupons.remove("~state");
+        coupons.remove(&b"~state"[..]);
     }
     let lives: (i64, i64) = redis::pipe()
         .cmd("PTTL")
@@ -156,16 +207,12 @@ async fn read_pieces(master: &mut MultiplexedConnection, keys: &[String; 2]) -> 
     Ok((list, coupons, lives.0, lives.1))
 }
 
-async fn scan(
-    master: &mut MultiplexedConnection,
-    command: &str,
-    key: &str,
-) -> RedisResult<BTreeMap<String, String>> {
+async fn scan(master: &mut MultiplexedConnection, command: &str, key: &str) -> RedisResult<Pairs> {
     let (mut all, mut cursor) = (BTreeMap::new(), 0u64);
     loop {
         let mut scan = redis::cmd(command);
         scan.arg(key).arg(cursor).arg("COUNT").arg(SCAN_COUNT);
-        let (next, found): (u64, Vec<(String, String)>) = scan.query_async(master).await?;
+        let (next, found): (u64, Vec<Pair>) = scan.query_async(master).await?;
         all.extend(found);
         if next == 0 {
             return Ok(all);

@@ -29,7 +29,7 @@ const UNFINISHED_LIFE: Duration = Duration::from_secs(60);
 
 /// Time to live of a view. Less than the topic's retention (7 days), so that a change which retention deleted before
 /// the consumer read it does not stay missing for ever.
-const VIEW_LIFE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+pub(crate) const VIEW_LIFE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 /// How far back a rebuild reads changes of coupons that are no longer unused: the topic's retention (7 days) and three
 /// more, because a message may be written late and its segment dropped late. Changes that the topic cannot

@@ -26,7 +26,10 @@ pub(crate) async fn are_true(
     let mut findings =
         Findings::of("I4", "every 201 is in MySQL, and every claim there was requested");
     let Some(history) = history else { return Ok(findings.skipped(NEEDS_HISTORY)) };
-    let landed = Landed::read(sources, history).await?;
+    let landed = match Landed::read(sources, history).await {
+        Ok(landed) => landed,
+        Err(error) => return findings.end(Err(error)),
+    };
     let by_key = history.by_key();
     let mut promised = 0;
     for record in history.records.iter().filter(|record| record.is_landed()) {
@@ -77,7 +80,10 @@ pub(crate) async fn refusals_left_nothing(
 ) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I5", "a refusal left no row, and replays have equal bytes");
     let Some(history) = history else { return Ok(findings.skipped(NEEDS_HISTORY)) };
-    let landed = Landed::read(sources, history).await?;
+    let landed = match Landed::read(sources, history).await {
+        Ok(landed) => landed,
+        Err(error) => return findings.end(Err(error)),
+    };
     let (mut refused, mut replayed) = (0, 0);
     for ((template, user, key), records) in history.by_key() {
         let ends: Vec<_> = records.iter().filter(|record| !record.is_accepted()).collect();

@@ -10,7 +10,9 @@ use std::{
 };
 
 use coupon::{CouponStatus, UserId, partition_of};
-use mysql_store::{MySqlConnection, connect, snapshot, user_coupon::UserCoupon};
+use mysql_store::{
+    MySqlConnection, connect, snapshot, user_coupon::UserCoupon, verify::topic_rows::coupons_from,
+};
 use topic::{Event, Message, Op, UserCouponRow, decode, topic_offsets};
 
 use crate::{
@@ -29,13 +31,26 @@ const COUPONS_PER_PASS: u64 = 1_000_000;
 /// in its user's partition. The other topics agree with MySQL.
 pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I10", "the topic holds every committed change, in order");
+    match look(sources, &mut findings).await {
+        Ok(Looked::At { messages }) => Ok(findings.over(count(messages, "message"))),
+        Ok(Looked::Skipped { why }) => Ok(findings.skipped_unless_broken(why)),
+        Err(error) => findings.end(Err(error)),
+    }
+}
+
+enum Looked {
+    At { messages: usize },
+    Skipped { why: &'static str },
+}
+
+async fn look(sources: &Sources, findings: &mut Findings) -> Result<Looked, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
-    topics::are_sound(sources, &mut connection, &mut findings).await?;
+    topics::are_sound(sources, &mut connection, findings).await?;
     let topic = sources.topics.user_coupon();
     let offsets = topic_offsets(&sources.brokers, &topic).await?;
     if offsets.iter().any(|partition| partition.start > 0) {
         let why = "the topic's retention has removed its beginning";
-        return Ok(findings.skipped_unless_broken(why));
+        return Ok(Looked::Skipped { why });
     }
     let partitions = i32::try_from(offsets.len()).unwrap_or(i32::MAX);
     let coupons = snapshot::estimated_rows(&mut connection, "user_coupon").await?;
@@ -46,15 +61,15 @@ pub(crate) async fn are_published(sources: &Sources) -> Result<Outcome, VerifyEr
         messages = 0;
         each_message(sources, &topic, |message| {
             messages += 1;
-            look.record(message, &mut findings);
+            look.record(message, findings);
         })
         .await?;
-        look.compare(&mut connection, &mut findings).await?;
+        look.compare(&mut connection, findings).await?;
         for id in look.seen.keys() {
             findings.add(format!("the topic holds coupon {id}, which MySQL does not have"));
         }
     }
-    Ok(findings.over(count(messages, "message")))
+    Ok(Looked::At { messages })
 }
 
 /// One pass over the topic.
@@ -82,13 +97,33 @@ impl Seen {
     fn knows(&self, version: i64) -> bool {
         version <= self.snapshot || self.content(version).is_some()
     }
+
+    /// The first version up to `last` that the topic lacks. Steps over those that a snapshot covers: there may be any
+    /// number.
+    fn first_missing(&self, last: i64) -> Option<i64> {
+        let first = self.snapshot.max(0).checked_add(1)?;
+        (first..=last).find(|version| !self.knows(*version))
+    }
+
+    /// Compares the coupon in the topic with MySQL's row.
+    fn is_of(&self, row: &UserCoupon, findings: &mut Findings) {
+        let (id, version) = (row.id, row.version);
+        if let Some(missing) = self.first_missing(version) {
+            findings.add(format!("coupon {id}: version {missing} is not in the topic"));
+        }
+        let beyond = self.versions.iter().map(|(version, _)| *version).max().unwrap_or(0);
+        findings.expect(beyond <= version, || {
+            format!("coupon {id}: the topic knows version {beyond}, MySQL {version}")
+        });
+        let in_topic = self.content(version);
+        findings
+            .expect(in_topic.is_none_or(|in_topic| in_topic == content(&topic_row(row))), || {
+                format!("coupon {id}: version {version} in the topic is not MySQL's row")
+            });
+    }
 }
 
 impl TopicPass {
-    fn is_of_this_pass(&self, id: i64) -> bool {
-        id.rem_euclid(self.passes) == self.pass
-    }
-
     fn record(&mut self, message: &Message, findings: &mut Findings) {
         let event: Option<Event<UserCouponRow>> =
             message.payload.as_deref().and_then(|payload| decode(payload).ok());
@@ -100,7 +135,7 @@ impl TopicPass {
             }
             return;
         };
-        if !self.is_of_this_pass(row.id) {
+        if row.id.rem_euclid(self.passes) != self.pass {
             return;
         }
         let (id, version, status) = (row.id, row.version, row.status);
@@ -122,7 +157,7 @@ impl TopicPass {
                 let in_order = op == Op::Read
                     || coupon.knows(version)
                     || version == 1
-                    || coupon.knows(version - 1);
+                    || version.checked_sub(1).is_none_or(|before| coupon.knows(before));
                 findings.expect(in_order, || {
                     let (partition, offset) = (message.partition, message.offset);
                     format!(
@@ -143,33 +178,22 @@ impl TopicPass {
         connection: &mut MySqlConnection,
         findings: &mut Findings,
     ) -> Result<(), VerifyError> {
-        let mut after = 0;
-        loop {
-            let rows = snapshot::user_coupon_after(connection, after, ROWS_PER_READ).await?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after = last.id.0;
-            for row in &rows {
-                if !self.is_of_this_pass(row.id.0) {
-                    continue;
-                }
-                let (id, version) = (row.id, row.version);
-                let topic = self.seen.remove(&id.0).unwrap_or_default();
-                let missing = (1..=version).find(|version| !topic.knows(*version));
-                findings.expect(missing.is_none(), || {
-                    let missing = missing.unwrap_or(version);
-                    format!("coupon {id}: version {missing} is not in the topic")
-                });
-                let beyond = topic.versions.iter().map(|(version, _)| *version).max().unwrap_or(0);
-                findings.expect(beyond <= version, || {
-                    format!("coupon {id}: the topic knows version {beyond}, MySQL {version}")
-                });
-                let in_topic = topic.content(version);
-                findings.expect(
-                    in_topic.is_none_or(|in_topic| in_topic == content(&topic_row(row))),
-                    || format!("coupon {id}: version {version} in the topic is not MySQL's row"),
-                );
+        let (passes, pass) = (self.passes, self.pass);
+        let is_of_this_pass = |id: i64| id.rem_euclid(passes) == pass;
+        let mut from = Some(i64::MIN);
+        while let Some(id) = from {
+            let page = coupons_from(connection, id, ROWS_PER_READ).await?;
+            from = page.next;
+            for row in page.rows.iter().filter(|row| is_of_this_pass(row.id.0)) {
+                let topic = self.seen.remove(&row.id.0).unwrap_or_default();
+                topic.is_of(row, findings);
+            }
+            for row in page.unreadable.iter().filter(|row| is_of_this_pass(row.key)) {
+                findings.add(row.to_string());
+                self.seen.remove(&row.key);
             }
         }
+        Ok(())
     }
 }
 
@@ -219,5 +243,22 @@ fn topic_row(row: &UserCoupon) -> UserCouponRow {
         order_ref: row.order_ref.clone(),
         trace_parent: row.trace_parent.clone(),
         issued_no: row.issued_no,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_at_the_ends_of_their_type_neither_end_the_check_nor_keep_it() {
+        let snapshot = Seen { versions: Vec::new(), snapshot: i64::MAX };
+        assert_eq!(snapshot.first_missing(i64::MAX), None);
+        let two = Seen { versions: vec![(1, 0), (2, 0)], snapshot: 0 };
+        assert_eq!(two.first_missing(i64::MAX), Some(3));
+        assert_eq!(
+            [i64::MIN, 0, 1, 2, 3].map(|last| two.first_missing(last)),
+            [None, None, None, None, Some(3)]
+        );
     }
 }

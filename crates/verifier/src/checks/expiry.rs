@@ -21,29 +21,36 @@ pub(crate) async fn is_lawful(
     now: DateTime<Utc>,
 ) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I9", "each coupon expires once, never early, none missed");
+    let looked = look(sources, now, &mut findings).await;
+    findings.end(looked)
+}
+
+async fn look(
+    sources: &Sources,
+    now: DateTime<Utc>,
+    findings: &mut Findings,
+) -> Result<String, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
     let overdue_at = now - FLIP_MAX;
-    for coupon in verify::bad_ends(&mut connection, overdue_at).await? {
+    for coupon in findings.read(verify::bad_ends(&mut connection, overdue_at).await)? {
         findings.add(offence(&coupon, overdue_at));
     }
-    for coupon in verify::bad_validities(&mut connection, now).await? {
+    for coupon in findings.read(verify::bad_validities(&mut connection, now).await)? {
         let UserCoupon { id, version, valid_until, .. } = coupon;
         let change = "which is not what its claim or the last change to follow says";
         findings.add(format!("coupon {id} at version {version} ends {valid_until}, {change}"));
     }
-    for id in verify::unrecorded_returns(&mut connection).await? {
+    for id in findings.read(verify::unrecorded_returns(&mut connection).await)? {
         findings.add(format!("coupon {id} was given back, and the record names nobody who did it"));
     }
-    for id in verify::unrecorded_cancellations(&mut connection).await? {
+    for id in findings.read(verify::unrecorded_cancellations(&mut connection).await)? {
         findings.add(format!("coupon {id} was cancelled, and the record names nobody who did it"));
     }
-    rows::fit_themselves(sources, &mut connection, &mut findings).await?;
+    rows::fit_themselves(sources, &mut connection, findings).await?;
     let counts = verify::count_coupons(&mut connection, None, now).await?;
     let expired = usize::try_from(counts.expired).unwrap_or_default();
-    Ok(findings.over(format!(
-        "{expired} of {}",
-        count(usize::try_from(counts.all()).unwrap_or_default(), "coupon")
-    )))
+    let all = usize::try_from(counts.all()).unwrap_or_default();
+    Ok(format!("{expired} of {}", count(all, "coupon")))
 }
 
 fn offence(coupon: &UserCoupon, overdue_at: DateTime<Utc>) -> String {

@@ -1,19 +1,20 @@
 //! I6 and I7: the gate agrees with MySQL. A gate that is absent, behind, or from an earlier run of Redis does not
 //! answer, so it cannot be wrong; but a template that can be claimed must have an open gate.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, Template, TemplateState, UserId};
+use coupon::{ClaimId, UserId};
 use mysql_store::{
     connect,
     taken_numbers::{NumberPage, NumberPages},
     verify::{self, Balance, ClaimKey, Terms},
 };
-use redis_gate::{Entry, Meta, ReadEntry, RequestState};
+use redis_gate::{Entry, Meta, ReadEntry, Request, RequestState};
 
 use crate::{
     Outcome, Sources, VerifyError,
+    checks::gates::{self, Gates},
     outcome::{Findings, count},
 };
 
@@ -23,115 +24,82 @@ const LAPSES_MAX: i64 = 255;
 /// I6: the gate offers exactly the stock that MySQL has.
 pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I6", "gate stock = MySQL stock");
-    let gates = open_gates(sources, &mut findings).await?;
+    let gates = match Gates::read(sources, &mut findings).await {
+        Ok(gates) => gates,
+        Err(error) => return findings.end(Err(error)),
+    };
     for (balance, meta) in &gates.open {
         findings.expect(meta.stock == balance.stock, || {
             let (template, gate, truth) = (balance.template, meta.stock, balance.stock);
             format!("template {template}: {gate} in the gate, {truth} in MySQL")
         });
     }
-    Ok(findings.over(gates.counted()))
+    findings.end(Ok(gates.counted()))
 }
 
 /// I7: every gate that claims need is open and knows its template; its users' numbers and requests are those in MySQL,
-/// and nothing is in flight.
+/// nothing is in flight, and none of its keys ends by itself.
 pub(crate) async fn entries_agree(
     sources: &Sources,
     now: DateTime<Utc>,
 ) -> Result<Outcome, VerifyError> {
     let mut findings =
         Findings::of("I7", "gate entries = MySQL's taken numbers, nothing in flight");
-    let gates = open_gates(sources, &mut findings).await?;
-    let terms = terms(sources).await?;
-    if let Some(lost) = not_loaded(sources, now).await? {
-        findings.add(lost);
+    let looked = look(sources, now, &mut findings).await;
+    findings.end(looked)
+}
+
+async fn look(
+    sources: &Sources,
+    now: DateTime<Utc>,
+    findings: &mut Findings,
+) -> Result<String, VerifyError> {
+    let gates = Gates::read(sources, findings).await?;
+    let terms = findings.read(gates::terms(sources).await)?;
+    gates::are_loaded(sources, now, findings).await?;
+    for fault in sources.gate.key_faults(&gates.epochs).await? {
+        findings.add(format!("template {}: {}", fault.template, fault.what));
     }
     let mut users = 0;
     for (balance, meta) in &gates.open {
         let terms = terms.iter().find(|terms| terms.template.id == balance.template);
         if let Some(terms) = terms {
-            compare_terms(terms, meta, &mut findings);
+            compare_terms(terms, balance, meta, findings);
         }
         let bans = terms.is_some_and(|terms| terms.template.hold.lapses_allowed > 0);
-        users += Gate { sources, balance, meta, bans }.check(&mut findings).await?;
+        users += Gate { sources, balance, meta, bans }.check(findings).await?;
     }
-    Ok(findings.over(format!("{}, {}", gates.counted(), count(users, "user"))))
-}
-
-/// Describes a template that may be claimed now but has no open gate; `None` if there is none.
-pub(crate) async fn not_loaded(
-    sources: &Sources,
-    now: DateTime<Utc>,
-) -> Result<Option<String>, VerifyError> {
-    Ok(missing(&kept(sources).await?, now))
-}
-
-/// Describes a gate that a keeper has not finished: it is not loaded, or lacks its template's last change, which a
-/// keeper brings within a second.
-pub(crate) async fn unfinished(
-    sources: &Sources,
-    now: DateTime<Utc>,
-) -> Result<Option<String>, VerifyError> {
-    let kept = kept(sources).await?;
-    Ok(missing(&kept, now).or_else(|| behind(&kept)))
-}
-
-/// A template whose gate a keeper maintains, and that gate if it is open.
-type Kept = (Template, Option<Meta>);
-
-async fn kept(sources: &Sources) -> Result<Vec<Kept>, VerifyError> {
-    let mut kept = Vec::new();
-    for template in terms(sources).await?.into_iter().map(|terms| terms.template) {
-        if matches!(template.state, TemplateState::Published | TemplateState::Paused) {
-            let meta = sources.gate.meta(template.id).await?.filter(Meta::is_open);
-            kept.push((template, meta));
-        }
-    }
-    Ok(kept)
-}
-
-fn missing(kept: &[Kept], now: DateTime<Utc>) -> Option<String> {
-    let is_missing = |(template, meta): &&Kept| {
-        let window = template.window;
-        meta.is_none() && window.starts_at <= now && now < window.ends_at
-    };
-    let (template, _) = kept.iter().find(is_missing)?;
-    Some(format!("template {} can be claimed, and nobody loads its gate", template.id))
-}
-
-fn behind(kept: &[Kept]) -> Option<String> {
-    let is_behind = |(template, meta): &&Kept| {
-        meta.as_ref().is_some_and(|meta| meta.version < template.version)
-    };
-    let (template, _) = kept.iter().find(is_behind)?;
-    Some(format!(
-        "the gate of template {} has not heard of version {}",
-        template.id, template.version
-    ))
-}
-
-async fn terms(sources: &Sources) -> Result<Vec<Terms>, VerifyError> {
-    let mut connection = connect::acquire(&sources.pool).await?;
-    Ok(verify::terms(&mut connection).await?)
+    Ok(format!("{}, {}", gates.counted(), count(users, "user")))
 }
 
 /// Compares the gate's copy of the template with MySQL.
-fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
-    let template = &terms.template;
-    let window = template.window;
-    let truth = (
-        template.version,
-        template.state.word(),
-        i64::from(template.per_user_limit),
-        (window.starts_at.timestamp_millis(), window.ends_at.timestamp_millis()),
-    );
-    let gate = (meta.version, meta.state.as_str(), meta.limit, meta.window_ms);
-    findings.expect(gate == truth, || {
-        let id = template.id;
-        format!("template {id}: version, state, limit and window are {gate:?} in the gate, {truth:?} in MySQL")
-    });
+fn compare_terms(terms: &Terms, balance: &Balance, meta: &Meta, findings: &mut Findings) {
+    let (template, id) = (&terms.template, terms.template.id);
+    let (window, (starts, ends)) = (template.window, meta.window_ms);
+    let facts = [
+        ("version", meta.version, template.version),
+        ("limit", meta.limit, template.per_user_limit.into()),
+        ("starts", starts, window.starts_at.timestamp_millis()),
+        ("ends", ends, window.ends_at.timestamp_millis()),
+        ("lapses_allowed", meta.lapses_allowed, template.hold.lapses_allowed.into()),
+        ("movement", meta.movement, balance.movement),
+    ];
+    for (fact, gate, truth) in facts {
+        findings.expect(gate == truth, || {
+            format!("template {id}: {fact} is {gate} in the gate, {truth} in MySQL")
+        });
+    }
+    let words = [
+        ("state", meta.state.as_str(), template.state.word()),
+        ("mode", meta.mode.word(), template.claim_mode.word()),
+    ];
+    for (fact, gate, truth) in words {
+        findings.expect(gate == truth, || {
+            format!("template {id}: {fact} is {gate} in the gate, {truth} in MySQL")
+        });
+    }
     if let Some(user) = &meta.unreadable {
-        findings.add(format!("template {}: a script could not read user {user}", template.id));
+        findings.add(format!("template {id}: a script could not read user {user}"));
     }
 }
 
@@ -144,18 +112,33 @@ struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// Checks the gate in steps, with the users of one step in memory. Returns how many users it has.
+    /// Checks the gate in steps, with the users of one step in memory. Returns how many users it has. A key that cannot
+    /// be read does not keep the others from being compared.
     async fn check(&self, findings: &mut Findings) -> Result<usize, VerifyError> {
         let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
-        let in_flight = gate.in_flight_count(template, epoch).await?;
+        let in_flight = gate.in_flight_count(template, epoch).await;
+        let in_flight = gates::readable(template, in_flight, findings)?.unwrap_or(0);
         findings.expect(in_flight == 0, || {
             format!("template {template}: {in_flight} claims in flight")
         });
-        let there = gate.user_count(template, epoch).await?;
+        let there = gate.user_count(template, epoch).await;
+        let Some(there) = gates::readable(template, there, findings)? else { return Ok(0) };
         findings.expect(there == self.meta.users, || {
             let known = self.meta.users;
             format!("template {template}: {there} entries, the gate counts {known}")
         });
+        let entries = self.compare_entries(there, findings).await;
+        gates::readable(template, entries, findings)?;
+        Ok(usize::try_from(there).unwrap_or(usize::MAX))
+    }
+
+    /// Compares all entries with MySQL, and looks for users without one.
+    async fn compare_entries(
+        &self,
+        there: u64,
+        findings: &mut Findings,
+    ) -> Result<(), VerifyError> {
+        let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
         let (mut cursor, mut seen) = (0, 0);
         loop {
             let (next, entries) = gate.entries_from(template, epoch, cursor).await?;
@@ -175,7 +158,7 @@ impl Gate<'_> {
         if self.bans {
             self.look_for_lapsed(findings).await?;
         }
-        Ok(usize::try_from(there).unwrap_or(usize::MAX))
+        Ok(())
     }
 
     /// Compares entries with the users' numbers and claims in MySQL.
@@ -230,17 +213,18 @@ impl Gate<'_> {
     async fn look_for_lapsed(&self, findings: &mut Findings) -> Result<(), VerifyError> {
         let (template, epoch) = (self.balance.template, self.meta.epoch);
         let mut connection = connect::acquire(&self.sources.pool).await?;
-        let mut after = -1;
-        loop {
-            let rows = verify::lapses_of_template_after(&mut connection, template, after).await?;
-            let Some(last) = rows.last() else { return Ok(()) };
-            after = last.user.0;
+        let mut from = Some(i64::MIN);
+        while let Some(user) = from {
+            let rows = verify::lapses_of_template_from(&mut connection, template, user).await?;
+            let Some(last) = rows.last() else { break };
+            from = last.user.0.checked_add(1);
             let users: Vec<UserId> =
                 rows.iter().filter(|row| row.count > 0).map(|row| row.user).collect();
             for user in self.sources.gate.without_entry(template, epoch, &users).await? {
                 findings.add(format!("user {user} let holds lapse, and has no entry in the gate"));
             }
         }
+        Ok(())
     }
 
     /// Finds users without an entry who have coupons, returned or not: their old keys would be admitted again, or
@@ -297,34 +281,16 @@ fn compare_requests(
         findings.expect(same, || {
             format!("user {user}: key, payload or quantity of claim {id} differ in the gate")
         });
+        findings.expect(has_its_numbers(request), || {
+            let numbers = &request.numbers;
+            format!("user {user}: claim {id} has the numbers {numbers:?} in the gate")
+        });
     }
 }
 
-/// The open gates, each with its template's balance.
-struct Gates {
-    open: Vec<(Balance, Meta)>,
-    closed: usize,
-}
-
-impl Gates {
-    fn counted(&self) -> String {
-        format!("{} open, {} not loaded", count(self.open.len(), "gate"), self.closed)
-    }
-}
-
-async fn open_gates(sources: &Sources, findings: &mut Findings) -> Result<Gates, VerifyError> {
-    let mut connection = connect::acquire(&sources.pool).await?;
-    let mut gates = Gates { open: Vec::new(), closed: 0 };
-    for balance in verify::balances(&mut connection).await? {
-        let meta = sources.gate.meta(balance.template).await?;
-        match meta.filter(Meta::is_open) {
-            Some(meta) if meta.epoch == balance.epoch => gates.open.push((balance, meta)),
-            Some(meta) if meta.epoch > balance.epoch => {
-                let (template, gate, truth) = (balance.template, meta.epoch, balance.epoch);
-                findings.add(format!("template {template}: epoch {gate}, MySQL knows {truth}"));
-            }
-            Some(_) | None => gates.closed += 1,
-        }
-    }
-    Ok(gates)
+/// Whether a request has as many different numbers as it is for, or none, as where there is no limit.
+fn has_its_numbers(request: &Request) -> bool {
+    let numbers: BTreeSet<u8> = request.numbers.iter().copied().collect();
+    let fits = numbers.len() == request.numbers.len() && !numbers.contains(&0);
+    fits && (numbers.is_empty() || numbers.len() == usize::from(request.quantity))
 }

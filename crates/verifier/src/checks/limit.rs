@@ -11,8 +11,13 @@ use crate::{
 /// coupons and replacements have other numbers.
 pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I3", "nobody holds more than the limit");
+    let looked = look(sources, &mut findings).await;
+    findings.end(looked)
+}
+
+async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
-    for holding in verify::over_limit(&mut connection).await? {
+    for holding in findings.read(verify::over_limit(&mut connection).await)? {
         findings.add(format!(
             "user {} holds {} coupons (numbers {} to {}) of template {}, limit {}",
             holding.user,
@@ -23,10 +28,10 @@ pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
             holding.limit,
         ));
     }
-    for id in verify::odd_numbers(&mut connection).await? {
+    for id in findings.read(verify::odd_numbers(&mut connection).await)? {
         findings.add(format!("coupon {id} has no number within the limit, and gave none back"));
     }
-    let balances = verify::balances(&mut connection).await?;
+    let balances = findings.read(verify::balances(&mut connection).await)?;
     let limited = balances.iter().filter(|balance| balance.limit > 0).count();
-    Ok(findings.over(format!("{} with a limit", count(limited, "template"))))
+    Ok(format!("{} with a limit", count(limited, "template")))
 }

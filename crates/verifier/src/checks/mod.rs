@@ -4,6 +4,7 @@ pub(crate) mod answers;
 pub(crate) mod changes;
 pub(crate) mod expiry;
 pub(crate) mod gate;
+pub(crate) mod gates;
 pub(crate) mod holds;
 pub(crate) mod lag;
 pub(crate) mod ledger;

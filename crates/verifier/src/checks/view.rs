@@ -1,13 +1,16 @@
 //! I8 and I11: views agree with MySQL. A cold view is never served, so only trusted views are compared; but no view,
 //! cold or not, may list a coupon that has ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponStatus, UserId};
+use coupon::{CouponId, CouponStatus, UserId};
 use futures::{StreamExt, stream};
-use mysql_store::{connect, user_coupon::UserCoupon, verify};
-use redis_view::{Change, Contents, ViewCoupon};
+use mysql_store::{Readable, connect, user_coupon::UserCoupon, verify};
+use redis_view::{Change, Contents, KeyLife, ViewCoupon};
 
 use crate::{
     Outcome, Sources, VerifyError,
@@ -24,6 +27,9 @@ const COUPONS_AT_A_TIME: u64 = 20_000;
 /// How long the topic may replay a change (its retention): a coupon that ended within it needs its tombstone.
 const REPLAYED_FOR: TimeDelta = TimeDelta::days(7);
 
+/// Longest time between the ends of a view's keys: they are set together, and read one after the other.
+const APART_MAX: Duration = Duration::from_secs(1);
+
 /// I8 and I11. Each user's view is read before MySQL, so that a platform that is still catching up never appears to be
 /// ahead.
 pub(crate) async fn agree(
@@ -38,28 +44,19 @@ pub(crate) async fn agree(
         coupons: 0,
         listed: 0,
     };
-    sources.learn_generations().await?;
-    let users = sources.view.users().await?;
-    for (step, some) in users.chunks(USERS_AT_A_TIME).enumerate() {
-        sources.progress.say(|| {
-            format!("I8 and I11: {} of {}", step * USERS_AT_A_TIME, count(users.len(), "view"))
-        });
-        let counts = {
-            let mut connection = connect::acquire(&sources.pool).await?;
-            verify::coupon_counts_of_users(&mut connection, some).await?
-        };
-        for few in parts(some, &counts) {
-            look.at_all(sources, few).await?;
+    let looked = look.at_views(sources).await;
+    let ViewWalk { agrees, revenants, trusted, coupons, listed, .. } = look;
+    let users = match looked {
+        Ok(users) => users,
+        Err(error) => {
+            let views = agrees.end(Err(error))?;
+            return Ok((views, revenants.skipped_unless_broken("I8 ended early")));
         }
-    }
-    let cold = users.len() - look.trusted;
-    let over = format!(
-        "{} with {}, {cold} cold",
-        count(look.trusted, "view"),
-        count(look.coupons, "coupon")
-    );
-    let listed = format!("{} listed", count(look.listed, "coupon"));
-    Ok((look.agrees.over(over), look.revenants.over(listed)))
+    };
+    let cold = users - trusted;
+    let over = format!("{} with {}, {cold} cold", count(trusted, "view"), count(coupons, "coupon"));
+    let listed = format!("{} listed", count(listed, "coupon"));
+    Ok((agrees.over(over), revenants.over(listed)))
 }
 
 /// Divides users into runs of at most [`COUPONS_AT_A_TIME`], or of one user.
@@ -89,9 +86,45 @@ struct ViewWalk {
 }
 
 /// A user's coupons in MySQL, by id.
-type Rows = BTreeMap<String, UserCoupon>;
+#[derive(Default)]
+struct Rows {
+    read: BTreeMap<String, UserCoupon>,
+    /// Those that cannot be read, which I9 reports. Nothing is compared with them.
+    unreadable: BTreeSet<String>,
+}
+
+impl Rows {
+    fn of(rows: Readable<UserCoupon, CouponId>) -> Self {
+        let read = rows.rows.into_iter().map(|row| (row.id.to_string(), row)).collect();
+        Self { read, unreadable: rows.unreadable.iter().map(CouponId::to_string).collect() }
+    }
+
+    /// Whether nothing can be said of a coupon.
+    fn is_unknown(&self, id: &str) -> bool {
+        self.unreadable.contains(id)
+    }
+}
 
 impl ViewWalk {
+    /// Looks at all views. Returns how many users have one.
+    async fn at_views(&mut self, sources: &Sources) -> Result<usize, VerifyError> {
+        sources.learn_generations().await?;
+        let users = sources.view.users().await?;
+        for (step, some) in users.chunks(USERS_AT_A_TIME).enumerate() {
+            sources.progress.say(|| {
+                format!("I8 and I11: {} of {}", step * USERS_AT_A_TIME, count(users.len(), "view"))
+            });
+            let counts = {
+                let mut connection = connect::acquire(&sources.pool).await?;
+                verify::coupon_counts_of_users(&mut connection, some).await?
+            };
+            for few in parts(some, &counts) {
+                self.at_all(sources, few).await?;
+            }
+        }
+        Ok(users.len())
+    }
+
     async fn at_all(&mut self, sources: &Sources, users: &[UserId]) -> Result<(), VerifyError> {
         let views: Vec<_> = stream::iter(users.iter().copied())
             .map(async |user| (user, sources.view.contents(user).await))
@@ -109,8 +142,7 @@ impl ViewWalk {
                 view => view?,
             };
             let rows = rows.remove(&user).unwrap_or_default();
-            let rows = rows.into_iter().map(|row| (row.id.to_string(), row)).collect();
-            self.at(user, &view, &rows);
+            self.at(user, &view, &Rows::of(rows));
         }
         Ok(())
     }
@@ -121,13 +153,19 @@ impl ViewWalk {
             self.coupons += view.list.len();
             self.list(user, view, rows);
             self.details(user, view, rows);
+        }
+        self.lives(user, view);
+        for text in &view.no_text {
             self.agrees
-                .expect(view.lives.is_some(), || format!("user {user}: the view never ends"));
+                .add(format!("user {user}: the view holds bytes that are no text: {text:?}"));
         }
         for member in view.list.keys() {
             self.listed += 1;
-            let id = member.rsplit('_').next().unwrap_or_default();
-            let status = rows.get(id).map(|row| row.status);
+            let id = id_of(member);
+            if rows.is_unknown(id) {
+                continue;
+            }
+            let status = rows.read.get(id).map(|row| row.status);
             self.revenants.expect(status == Some(CouponStatus::Unused), || {
                 let truth = status.map_or("not there", CouponStatus::word);
                 format!("user {user} is shown coupon {id}, which is {truth} in MySQL")
@@ -135,9 +173,36 @@ impl ViewWalk {
         }
     }
 
+    /// Checks that both keys end, together, and not later than a view may. A view that is cold because one of them is
+    /// gone is in order.
+    fn lives(&mut self, user: UserId, view: &Contents) {
+        for (key, life) in ["list", "hash"].into_iter().zip(view.lives) {
+            match life {
+                KeyLife::Endless => {
+                    self.agrees
+                        .add(format!("user {user}: the view never ends: its {key} has no expiry"));
+                }
+                KeyLife::For(time) if time > KeyLife::MOST => {
+                    let (time, most) = (time.as_secs(), KeyLife::MOST.as_secs());
+                    self.agrees.add(format!(
+                        "user {user}: the view's {key} ends in {time} s, and may in {most}"
+                    ));
+                }
+                KeyLife::Absent | KeyLife::For(_) => {}
+            }
+        }
+        if let [KeyLife::For(list), KeyLife::For(hash)] = view.lives {
+            self.agrees.expect(list.abs_diff(hash) <= APART_MAX, || {
+                let (list, hash) = (list.as_secs(), hash.as_secs());
+                format!("user {user}: the view's list ends in {list} s, its hash in {hash} s")
+            });
+        }
+    }
+
     /// Checks that the list has exactly the unused coupons, with their scores.
     fn list(&mut self, user: UserId, view: &Contents, rows: &Rows) {
         let unused: BTreeMap<String, i64> = rows
+            .read
             .values()
             .map(change)
             .filter(Change::is_listed)
@@ -150,21 +215,22 @@ impl ViewWalk {
                 format!("user {user}: {member} is listed at {listed}, in MySQL at {score}")
             });
         }
-        for member in view.list.keys().filter(|member| !unused.contains_key(*member)) {
+        let others = view.list.keys().filter(|member| !unused.contains_key(*member));
+        for member in others.filter(|member| !rows.is_unknown(id_of(member))) {
             self.agrees.add(format!("user {user}: {member} is listed, and not unused in MySQL"));
         }
     }
 
     /// Checks that the hash has correct entries, among them every coupon that is unused or that the topic may replay.
     fn details(&mut self, user: UserId, view: &Contents, rows: &Rows) {
-        for (id, entry) in &view.coupons {
-            let truth = rows.get(id).map(|row| change(row).entry());
+        for (id, entry) in view.coupons.iter().filter(|(id, _)| !rows.is_unknown(id)) {
+            let truth = rows.read.get(id).map(|row| change(row).entry());
             self.agrees.expect(truth.as_ref() == Some(entry), || {
                 format!("user {user}, coupon {id}: the view holds {entry:?}, MySQL {truth:?}")
             });
         }
         let replayed_since = self.now - REPLAYED_FOR;
-        for (id, row) in rows {
+        for (id, row) in &rows.read {
             let unused = row.status == CouponStatus::Unused;
             let is_needed = unused || row.changed_at >= replayed_since;
             self.agrees.expect(!is_needed || view.coupons.contains_key(id), || {
@@ -173,6 +239,11 @@ impl ViewWalk {
             });
         }
     }
+}
+
+/// The coupon that a member of a list names.
+fn id_of(member: &str) -> &str {
+    member.rsplit('_').next().unwrap_or_default()
 }
 
 fn change(row: &UserCoupon) -> Change {

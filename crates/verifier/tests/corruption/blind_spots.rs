@@ -1,6 +1,6 @@
 //! Damages one column, field or message at a time; each is detected.
 
-use mysql_store::verify::topic_rows::movements_after;
+use mysql_store::verify::topic_rows::movements_from;
 use serde::Serialize;
 use topic::{Event, StockMovementRow, TemplateRow, UserCouponRow};
 
@@ -222,13 +222,20 @@ mod full {
         let gate = stage.scope.endpoints.gate_redis_url.clone();
         let ask = async |command: &str| stage.redis(&gate, command).await;
         let meta = "{p}gate:1:{7:0}:meta";
-        for (field, wrong) in
-            [("limit", "5"), ("state", "paused"), ("version", "9"), ("starts", "1"), ("ends", "1")]
-        {
+        for (field, wrong) in [
+            ("limit", "5"),
+            ("state", "paused"),
+            ("version", "9"),
+            ("starts", "1"),
+            ("ends", "1"),
+            ("movement", "9"),
+            ("mode", "queued"),
+            ("lapses_allowed", "1"),
+        ] {
             ask(&format!("EVAL \"redis.call('HSET', KEYS[1], 'saved', redis.call('HGET', KEYS[1], '{field}')) return 1\" 1 {meta}")).await;
             ask(&format!("HSET {meta} {field} {wrong}")).await;
             let outcome = stage.outcome("I7").await;
-            assert!(blames(&outcome, "version, state, limit and window are"), "{field}: {outcome}");
+            assert!(blames(&outcome, &format!("template 7: {field} is {wrong} in")), "{outcome}");
             ask(&format!("EVAL \"redis.call('HSET', KEYS[1], '{field}', redis.call('HGET', KEYS[1], 'saved')) return 1\" 1 {meta}")).await;
         }
         assert!(stage.report().await.holds());
@@ -298,8 +305,8 @@ mod full {
     async fn a_movement_in_the_topic_that_is_not_mysqls_breaks_i10() {
         let stage = Stage::new("movements published").await;
         let topic = stage.sources.topics.stock_movement();
-        let rows = movements_after(&mut stage.mysql().await, 0, 0, 1).await.unwrap();
-        let right = movement_event(&rows[0]);
+        let page = movements_from(&mut stage.mysql().await, (0, 0), 1).await.unwrap();
+        let right = movement_event(&page.rows[0]);
         let larger = changed(&right, |row| StockMovementRow { delta: row.delta + 1, ..row });
         let unknown = changed(&right, |row| StockMovementRow { seq: row.seq + 1, ..row });
         let wrong = [

@@ -30,16 +30,17 @@ pub(crate) fn event(row: &UserCoupon, version: i64) -> Event<UserCouponRow> {
 }
 
 pub(crate) fn movement_event(row: &MovementRow) -> Event<StockMovementRow> {
+    // No movement of these tests has a request.
     let after = StockMovementRow {
         template_id: row.template_id.0,
         seq: row.seq,
         delta: row.delta,
-        reason: "created".to_owned(),
-        actor: "test".to_owned(),
-        created_at: 0,
+        reason: row.reason.clone(),
+        actor: row.actor.clone(),
+        created_at: row.created_at.timestamp_millis(),
         request_id: None,
-        total_after: None,
-        stock_after: None,
+        total_after: row.total_after,
+        stock_after: row.stock_after,
         kind: row.kind.code(),
         delta_stock: row.delta_stock,
         returned: row.returned.clone(),

@@ -297,6 +297,8 @@ async fn a_return_without_a_movement_breaks_i1_while_it_happens() {
 async fn lapses_and_users_of_returned_coupons_that_the_gate_does_not_know_break_i7() {
     let stage = Stage::new("lapses at the gate").await;
     stage.sql("update coupon_template set lapses_allowed = 2 where id = 7").await;
+    let gate = stage.scope.endpoints.gate_redis_url.clone();
+    stage.redis(&gate, "HSET {p}gate:1:{7:0}:meta lapses_allowed 2").await;
     stage.sql("insert into user_lapse values (7, 1, 1, 1)").await;
     let outcome = stage.outcome("I7").await;
     assert!(blames(&outcome, "user 1 let 1 holds lapse in MySQL, 0 in the gate"), "{outcome}");

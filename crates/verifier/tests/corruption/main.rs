@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod blind_spots;
+mod damages;
 mod events;
 mod holds;
 mod hot_user;
@@ -282,7 +283,8 @@ mod full {
         let rollback = "insert into redemption select 502, 2, 501, merchant_id, order_ref, coupon_id, template_id, \
                         user_id, amount, discount, currency, actor, 'by hand', created_at from redemption";
         let order = "insert into redemption_order values \
-                     (1, 'order', repeat('x', 32), 2, 100, 'EUR', utc_timestamp(3), null, utc_timestamp(3))";
+                     (1, 'order', repeat('x', 32), 2, 100, 'EUR', (select created_at from redemption limit 1), null, \
+                     utc_timestamp(3))";
         let money = "update redemption set amount = 100, discount = 100, currency = 'EUR'";
         let no_money = "update redemption set amount = null, discount = null, currency = null";
         let damages = [

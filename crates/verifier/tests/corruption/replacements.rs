@@ -16,7 +16,19 @@ const NONE: &str = "coupon 2001 replaces none that was cancelled for it";
 /// Damage, how it is undone, the invariant that it breaks, and the expected finding.
 type Damage = (&'static str, &'static str, &'static str, &'static str);
 
-const DAMAGES: [Damage; 9] = [
+const DAMAGES: [Damage; 11] = [
+    (
+        "update coupon_replacement set created_at = created_at - interval 1 second",
+        "update coupon_replacement set created_at = created_at + interval 1 second",
+        "I2",
+        NONE,
+    ),
+    (
+        "update coupon_replacement set usable_since = created_at",
+        "update coupon_replacement set usable_since = null",
+        "I2",
+        NONE,
+    ),
     (
         "update coupon_replacement set coupon_id = 1003",
         "update coupon_replacement set coupon_id = 1001",
@@ -56,7 +68,7 @@ const DAMAGES: [Damage; 9] = [
     (
         "delete from coupon_replacement",
         "insert into coupon_replacement (coupon_id, replacement_id, template_id, created_at) \
-         values (1001, 2001, 7, utc_timestamp(3))",
+         select id, 2001, 7, changed_at from user_coupon where id = 1001",
         "I2",
         "landed 3, coupons 4",
     ),

@@ -10,7 +10,7 @@ use coupon::{
 };
 use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
 use mysql_store::{
-    MySqlConnection, connect, expiry, landing, redemption, snapshot, template,
+    MySqlConnection, connect, expiry, landing, redemption, template,
     user_coupon::{self, Use, UserCoupon},
     verify, view_generation,
 };
@@ -179,7 +179,7 @@ impl Stage {
     /// The template's event as the tailer publishes it.
     pub(crate) async fn template_event(&self) -> Event<TemplateRow> {
         let rows =
-            verify::topic_rows::templates_after(&mut self.mysql().await, 0, 1).await.unwrap();
+            verify::topic_rows::templates_from(&mut self.mysql().await, 0, 1).await.unwrap().rows;
         let (template, millis) = (&rows[0].template, |at: DateTime<Utc>| at.timestamp_millis());
         let row = TemplateRow {
             id: template.id.0,
@@ -215,8 +215,9 @@ impl Stage {
 
     /// A user's current row.
     pub(crate) async fn row(&self, user: UserId) -> UserCoupon {
-        let rows = snapshot::user_coupon_after(&mut self.mysql().await, 0, 10).await.unwrap();
-        rows.into_iter().find(|row| row.user_id == user).unwrap()
+        let mut connection = self.mysql().await;
+        let page = verify::topic_rows::coupons_from(&mut connection, 0, 10).await.unwrap();
+        page.rows.into_iter().find(|row| row.user_id == user).unwrap()
     }
 
     pub(crate) async fn mysql(&self) -> MySqlConnection {
@@ -324,7 +325,7 @@ impl Stage {
         let view = &self.view;
         let Begun::Begun(nonce) = view.begin(user, self.now).await.unwrap() else { panic!() };
         let rows = verify::coupons_of_users(&mut self.mysql().await, &[user]).await.unwrap();
-        let changes: Vec<Change> = rows[&user].iter().map(change).collect();
+        let changes: Vec<Change> = rows[&user].rows.iter().map(change).collect();
         for some in changes.chunks(LOADED_AT_ONCE) {
             assert!(view.load(user, nonce, some, self.now).await.unwrap());
         }
@@ -339,8 +340,8 @@ impl Stage {
         let template = serde_json::to_vec(&self.template_event().await).unwrap();
         self.produce(&topics.template(), None, "7", &template).await;
         let movement =
-            verify::topic_rows::movements_after(&mut self.mysql().await, 0, 0, 1).await.unwrap();
-        let movement = serde_json::to_vec(&movement_event(&movement[0])).unwrap();
+            verify::topic_rows::movements_from(&mut self.mysql().await, (0, 0), 1).await.unwrap();
+        let movement = serde_json::to_vec(&movement_event(&movement.rows[0])).unwrap();
         self.produce(&topics.stock_movement(), None, "7", &movement).await;
         let mut sent = 0;
         for user in [HOLDER, SPENDER, SLEEPER] {

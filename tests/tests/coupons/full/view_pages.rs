@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use coupon::{UserId, limit::QUANTITY_MAX};
-use mysql_store::snapshot;
+use mysql_store::verify::topic_rows;
 use pipeline_tests::{World, until};
 use shopper::{CouponQuery, NewTemplate, Wish};
 
@@ -53,7 +53,7 @@ async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lo
         }
     }
     let mut connection = world.mysql().await;
-    let mut rows = snapshot::user_coupon_after(&mut connection, 0, ROWS).await.unwrap();
+    let mut rows = topic_rows::coupons_from(&mut connection, 0, ROWS).await.unwrap().rows;
     // The list's order: latest claim first; within one millisecond by the bytes of the members.
     rows.sort_by_cached_key(|row| {
         Reverse((row.claimed_at, format!("{}_{}", row.template_id, row.id)))
