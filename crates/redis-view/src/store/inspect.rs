@@ -69,8 +69,10 @@ impl ViewStore {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(keys::lists(self.prefix()));
             scan.arg("COUNT").arg(SCAN_COUNT);
-            let (next, found): (u64, Vec<String>) = scan.query_async(master).await?;
-            users.extend(found.iter().filter_map(|key| keys::user_of_list(self.prefix(), key)));
+            // Bytes: a key of others that matches need not be text.
+            let (next, found): (u64, Vec<Vec<u8>>) = scan.query_async(master).await?;
+            let names = found.iter().filter_map(|key| str::from_utf8(key).ok());
+            users.extend(names.filter_map(|key| keys::user_of_list(self.prefix(), key)));
             if next == 0 {
                 return Ok(users);
             }
