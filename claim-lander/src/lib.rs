@@ -20,6 +20,8 @@ mod config;
 mod confirming;
 mod dead_letter;
 mod early;
+#[doc(hidden)]
+pub mod fuzz;
 mod landing_rate;
 mod lanes;
 mod metrics;
@@ -33,6 +35,7 @@ mod work;
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use chrono::{DateTime, Utc};
 use futures::future::try_join_all;
 use landing::{
     ids::Ids,
@@ -43,7 +46,8 @@ use runtime::{Clock, Health, Part};
 use tokio::sync::{Mutex, Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use topic::{
-    ClaimsReader, ConsumerOptions, LaneReader, Producer, ProducerOptions, QueueOffsets, TopicNames,
+    ClaimsReader, ConsumerOptions, HeldUp, LaneReader, Producer, ProducerOptions, QueueOffsets,
+    TopicNames,
 };
 
 use crate::{
@@ -180,25 +184,34 @@ async fn work_together(
     landed.and(paid)
 }
 
-/// Reports in `/readyz` whether partitions are assigned. Never returns.
+/// Reports in `/readyz` whether partitions are assigned, and which of them cannot be read on. Never returns.
 async fn show_partitions<T>(
     reader: &LaneReader<T>,
     mut leaving: watch::Receiver<bool>,
     part: &Part,
 ) {
     let mut rebalances = reader.rebalances();
+    let mut held_up = reader.held_up();
     loop {
         tokio::select! {
             changed = rebalances.changed() => if changed.is_err() { return },
             changed = leaving.changed() => if changed.is_err() { return },
+            changed = held_up.changed() => if changed.is_err() { return },
         }
         let has_left = *leaving.borrow_and_update();
-        match rebalances.borrow_and_update().is_lost() {
+        let held_up = HeldUp::sentence(&held_up.borrow_and_update());
+        match (rebalances.borrow_and_update().is_lost(), held_up) {
             _ if has_left => part.not_ready(LEFT),
-            true => part.not_ready(LOST),
-            false => part.ready(),
+            (true, _) => part.not_ready(LOST),
+            (false, Some(why)) => part.not_ready(why),
+            (false, None) => part.ready(),
         }
     }
+}
+
+/// Returns the time from a message's or a claim's own time until now; zero if it is yet to come.
+fn delay(now: DateTime<Utc>, at: DateTime<Utc>) -> Duration {
+    now.signed_duration_since(at).to_std().unwrap_or_default()
 }
 
 /// Sends reports to the gates until the landers have ended, and for at most [`LAST_REPORTS_MAX`] longer.

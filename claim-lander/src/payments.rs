@@ -162,7 +162,7 @@ impl Payments<'_> {
         end: End,
     ) -> anyhow::Result<()> {
         counter!(PAYMENTS.name, "outcome" => end.outcome).increment(1);
-        let delay = (self.shop.clock.now() - message.at).to_std().unwrap_or_default();
+        let delay = crate::delay(self.shop.clock.now(), message.at);
         histogram!(PAYMENT_DELAY.name).record(delay.as_secs_f64());
         if let Some(reason) = end.refused {
             self.shop.put_aside(partition, message, reason).await;

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
 use futures::{StreamExt as _, stream};
 use metrics::gauge;
 use runtime::Clock;
@@ -60,7 +59,7 @@ impl Publisher<'_> {
         if *self.has_left.borrow() {
             return f64::NAN;
         }
-        let age = |at: DateTime<Utc>| (self.clock.now() - at).to_std().unwrap_or_default();
+        let age = |at| crate::delay(self.clock.now(), at);
         self.lanes.oldest().map(age).unwrap_or_default().as_secs_f64()
     }
 

@@ -184,7 +184,7 @@ impl Work<'_> {
 
     fn measure_delay(&self, claims: &[QueuedClaim]) {
         let Some(oldest) = claims.iter().map(|claim| claim.admitted_at).min() else { return };
-        let delay = (self.clock.now() - oldest).to_std().unwrap_or_default();
+        let delay = crate::delay(self.clock.now(), oldest);
         histogram!(DELAY.name).record(delay.as_secs_f64());
     }
 

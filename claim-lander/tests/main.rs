@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod beside_payments;
+mod damaged;
 mod early_payments;
 mod harness;
 mod locked;

@@ -4,7 +4,10 @@
 //! is visible in the tables, so a wake-up can arrive before its coupon, and a read in between would lose it. Therefore
 //! each woken shard is read once more, when every coupon that it was woken for must be visible.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use coupon::{EXPIRY_SHARDS, expiry_shards};
@@ -161,6 +164,12 @@ impl Deadlines {
     /// The shard with the earliest deadline, and that deadline.
     pub(crate) fn earliest(&self) -> Option<(u8, DateTime<Utc>)> {
         self.known().min_by_key(|(_, deadline)| *deadline)
+    }
+
+    /// How long until the earliest deadline; zero if it has passed.
+    pub(crate) fn wait(&self, now: DateTime<Utc>) -> Option<Duration> {
+        let (_, deadline) = self.earliest()?;
+        Some(deadline.signed_duration_since(now).to_std().unwrap_or(Duration::ZERO))
     }
 
     /// At most `most` shards with a deadline at or before `now`. The one whose last turn is longest ago comes first, so

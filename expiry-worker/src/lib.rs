@@ -39,6 +39,7 @@ mod mover;
 mod neglect;
 mod pace;
 mod skew;
+mod standing;
 mod stock_locks;
 mod sweep;
 mod worker;
@@ -86,7 +87,7 @@ pub async fn run(
         .await
         .context("MySQL cannot be used (DATABASE_URL)")?;
     let mut worker = worker::Worker {
-        partitions: health.part("partitions"),
+        standing: standing::Standing::new(health.part("partitions")),
         mysql: health.server("mysql", &address),
         clock_check: skew::ClockCheck::new(health.part("clock")),
         lapser: lapse::Lapser::new(pool.clone(), clock.clone(), config.fail_points.clone()),
@@ -100,7 +101,6 @@ pub async fn run(
         producer: producer.clone(),
         kafka: kafka.clone(),
         neglect: neglect::Neglect::default(),
-        stands: false,
         recounted: None,
         partition_count: watch::Sender::default(),
     };

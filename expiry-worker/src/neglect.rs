@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mysql_store::expiry::{Due, DueHold};
-use runtime::Part;
 use tracing::error;
 
 /// The first due coupons of a shard, in the order of the index.
@@ -44,15 +43,14 @@ impl Neglect {
         self.swept.insert(shard);
     }
 
-    /// Reports, until the next check, the shards that were swept here before the last one.
-    pub(crate) fn show(&self, part: &Part) {
+    /// Reports, until the next check, the shards that were swept here before the last one. Returns what is wrong.
+    pub(crate) fn report(&self) -> Option<String> {
         let shards = &self.swept_before;
         if shards.is_empty() {
-            part.ready();
-        } else {
-            error!(?shards, "nobody ends the coupons of shards: they are swept here");
-            part.not_ready(format!("shards {shards:?} are nobody's, and swept here"));
+            return None;
         }
+        error!(?shards, "nobody ends the coupons of shards: they are swept here");
+        Some(format!("shards {shards:?} are nobody's, and swept here"))
     }
 }
 
@@ -60,7 +58,6 @@ impl Neglect {
 mod tests {
     use chrono::DateTime;
     use coupon::CouponId;
-    use runtime::Health;
 
     use super::*;
 
@@ -82,13 +79,10 @@ mod tests {
 
     #[test]
     fn a_swept_shard_is_reported_from_the_next_look_to_the_one_after_it() {
-        let health = Health::default();
-        let part = health.part("partitions");
         let mut neglect = Neglect::default();
         let looked = |neglect: &mut Neglect| {
             neglect.look(look(&[]));
-            neglect.show(&part);
-            health.unready().get("partitions").cloned()
+            neglect.report()
         };
         neglect.swept(3);
         let why = looked(&mut neglect).unwrap();

@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use topic::{Assignment, Consumer, ExpiryWakeUp, Message, Producer, TopicError};
+use topic::{Assignment, Consumer, ExpiryWakeUp, HeldUp, Message, Producer, TopicError};
 use tracing::{error, info};
 
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
     neglect::Neglect,
     pace::Pace,
     skew::ClockCheck,
+    standing::Standing,
     sweep,
 };
 
@@ -65,9 +66,6 @@ pub(crate) const SHARDS_AT_ONCE: usize = 2;
 /// Wait before a shard is tried again whose drain failed.
 const FAILED_WAIT: TimeDelta = TimeDelta::seconds(1);
 
-/// Reported in `/readyz` while the partitions are lost.
-const LOST: &str = "no broker answers: the shards of before are looked at every second";
-
 /// Longest rest after returns: some of them may only have waited for a locked coupon.
 const RETURN_REST_MAX: Duration = Duration::from_millis(100);
 
@@ -92,10 +90,8 @@ pub(crate) struct Worker {
     pub(crate) producer: Producer,
     /// Partition count of the wake-up topic.
     pub(crate) partition_count: watch::Sender<i32>,
-    /// Whether an assignment of the group stands.
-    pub(crate) stands: bool,
-    /// Ready while an assignment stands and no neglected shards are swept here.
-    pub(crate) partitions: Part,
+    /// Whether an assignment of the group stands, and what is wrong with its partitions.
+    pub(crate) standing: Standing,
     /// When the number of partitions was last seen to change.
     pub(crate) recounted: Option<Instant>,
     /// Ready while MySQL answers.
@@ -114,6 +110,7 @@ impl Worker {
     ) -> anyhow::Result<()> {
         let mut sweep_signal = signal(SignalKind::user_defined1()).context("SIGUSR1 handler")?;
         let mut rebalances = consumer.rebalances();
+        let mut held_up = consumer.held_up();
         // The pending request for the topic's partition count.
         let mut counting: BoxFuture<'_, Result<i32, TopicError>> = pending().boxed();
         let mut looks = every(LOOK_EVERY);
@@ -133,6 +130,10 @@ impl Worker {
                     let assignment = rebalances.borrow_and_update().clone();
                     self.rebalanced(&assignment, topic);
                     counting = self.count_partitions(topic);
+                    Ok(())
+                }
+                Ok(()) = held_up.changed() => {
+                    self.standing.held_up(HeldUp::sentence(&held_up.borrow_and_update()));
                     Ok(())
                 }
                 counted = &mut counting => {
@@ -179,15 +180,12 @@ impl Worker {
     /// After losing its partitions, the worker keeps its shards: while no broker answers, no other worker can get them.
     /// If another has them anyway, two workers that flip do no harm.
     fn rebalanced(&mut self, assignment: &Assignment, topic: &str) {
-        self.stands = assignment.stands();
-        if self.stands {
+        self.standing.assigned(assignment.stands());
+        if self.standing.stands() {
             self.deadlines.assign(&assignment.of(topic));
             // Shards of lost partitions are dropped; those that stay are due again at once.
             self.drains.clear();
             self.neglect = Neglect::default();
-            self.partitions.ready();
-        } else {
-            self.partitions.not_ready(LOST);
         }
         self.measure_shards();
     }
@@ -200,7 +198,7 @@ impl Worker {
 
     fn counted(&mut self, counted: Result<i32, TopicError>, owned: &[i32]) {
         match counted {
-            Ok(_) if !self.stands => {}
+            Ok(_) if !self.standing.stands() => {}
             Ok(partitions) => {
                 self.partition_count.send_replace(partitions);
                 if self.deadlines.count_partitions(partitions, owned) {
@@ -243,11 +241,8 @@ impl Worker {
 
     /// When the next shard is due.
     fn next_due(&self) -> Instant {
-        let earliest = self.deadlines.earliest().filter(|_| self.clock_check.may_flip());
-        let wait = earliest.map_or(SLEEP_MAX, |(_, deadline)| {
-            (deadline - self.clock.now()).to_std().unwrap_or(Duration::ZERO).min(SLEEP_MAX)
-        });
-        Instant::now() + wait
+        let wait = self.deadlines.wait(self.clock.now()).filter(|_| self.clock_check.may_flip());
+        Instant::now() + wait.map_or(SLEEP_MAX, |wait| wait.min(SLEEP_MAX))
     }
 
     /// Drains one chunk of each of the due shards whose turn it is. Returns how long to rest.
@@ -355,7 +350,7 @@ impl Worker {
         let writes = connect::within(settings::writes(&mut connection)).await?;
         self.pace.count_writes(writes, Instant::now());
         // No wake-up can arrive, or not all of them.
-        if !self.stands || !self.kafka.is_ready() || self.deadlines.is_unsettled() {
+        if !self.standing.stands() || !self.kafka.is_ready() || self.deadlines.is_unsettled() {
             self.deadlines.look_at_all();
         }
         self.mysql.ready();
@@ -374,8 +369,8 @@ impl Worker {
                 sweep::overdue_elsewhere(&mut connection, &self.deadlines, now, self.lost_after);
             let neglected = self.neglect.look(connect::within(looked).await?);
             neglected.into_iter().for_each(|shard| self.deadlines.adopt(shard));
-            if self.stands {
-                self.neglect.show(&self.partitions);
+            if self.standing.stands() {
+                self.standing.neglected(self.neglect.report());
             }
         }
         Ok(())

@@ -145,6 +145,28 @@ mod full {
         test.nothing_ended_wrongly().await;
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_batch_of_wake_ups_that_cannot_be_read_keeps_no_other_from_the_worker_which_says_where()
+     {
+        let broker = OwnBroker::start("damaged-worker").await.unwrap();
+        let mut test = Harness::on_broker("damaged wake-ups", &broker.brokers()).await;
+        let topic = test.names.expiry();
+        // Long enough to be compressed: its damage shows.
+        test.send(1, &[b'x'; 2_000]).await;
+        broker.spoil(&topic, 1, 0).unwrap();
+        let worker = test.start();
+        let named = format!("partition 1 of topic {topic} is held up at offset 0");
+        worker.until_unready("partitions", &named).await;
+        let deadline = test.now().await + TimeDelta::milliseconds(300);
+        test.insert_of(1, 2, deadline).await;
+        test.wake(2, deadline).await;
+        test.until_expired(1).await;
+        broker.spoil(&topic, 1, 0).unwrap();
+        worker.until_part_ready("partitions").await;
+        worker.stop().await.unwrap();
+        test.nothing_ended_wrongly().await;
+    }
+
     /// No coupon here has a wake-up: the worker finds them by polling the index.
     #[tokio::test(flavor = "multi_thread")]
     async fn while_no_broker_answers_coupons_end_on_time() {

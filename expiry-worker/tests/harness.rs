@@ -36,7 +36,7 @@ const TEMPLATE: i64 = 1;
 
 pub(crate) struct Harness {
     pub(crate) scope: Scope,
-    names: TopicNames,
+    pub(crate) names: TopicNames,
     producer: Producer,
     pub(crate) connection: MySqlConnection,
 }

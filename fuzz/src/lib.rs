@@ -25,7 +25,7 @@ pub type Target = fn(&[u8]);
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 40] = [
+pub const TARGETS: [(&str, Target); 43] = [
     ("api_answer", client::api_answer),
     ("binlog", tailer::binlog),
     ("binlog_address", tailer::binlog_address),
@@ -37,6 +37,7 @@ pub const TARGETS: [(&str, Target); 40] = [
     ("command_line", client::command_line),
     ("compressed_event", tailer::compressed_event),
     ("compressed_transaction", tailer::compressed_transaction),
+    ("consumed_message", sync_consumer::fuzz::consumed_message),
     ("database_address", database_address),
     ("dead_letter", client::dead_letter),
     ("decimal_number", tailer::decimal_number),
@@ -52,6 +53,7 @@ pub const TARGETS: [(&str, Target); 40] = [
     ("new_template", api::fuzz::new_template),
     ("outbox_entry", redis_gate::fuzz::outbox_entry),
     ("page_cursor", page_cursor),
+    ("payment", claim_lander::fuzz::payment),
     ("redis_address", redis_address),
     ("request_head", api::fuzz::request_head),
     ("rows", tailer::rows),
@@ -66,6 +68,7 @@ pub const TARGETS: [(&str, Target); 40] = [
     ("view_entry", view_entry),
     ("view_key", redis_view::fuzz::view_key),
     ("view_page", redis_view::fuzz::view_page),
+    ("wake_up", expiry_worker::fuzz::wake_up),
 ];
 
 /// Runs one target by its name.

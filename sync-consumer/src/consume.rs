@@ -10,16 +10,16 @@ use redis_view::{Applied, Change, UserChanges, ViewError, ViewStore};
 use runtime::{Clock, Part};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use topic::{Assignment, Consumer, Message, Producer, TopicNames};
+use topic::{Assignment, Consumer, HeldUp, Message, Producer, TopicNames};
 use tracing::{error, warn};
 
 use crate::{
-    LOST, dead_letter,
+    dead_letter,
     gap::{Gap, Positions},
     lag,
     metrics::{BATCH, CHANGES, DEAD_LETTERS, DELAY, DROPPED_VIEWS, GAPS, REPAIRS},
     retry::Retry,
-    spans,
+    show_partitions, spans,
     work::{Undecodable, Work},
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct Consume {
     pub(crate) brokers: String,
     pub(crate) names: TopicNames,
     pub(crate) clock: Clock,
-    /// Ready while an assignment of the group stands.
+    /// Ready while an assignment of the group stands and each partition is read on.
     pub(crate) partitions: Part,
     /// Ready while the last attempt at a batch succeeded.
     pub(crate) stores: Part,
@@ -61,6 +61,7 @@ impl Consume {
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
         let mut rebalances = consumer.rebalances();
+        let mut held_up = consumer.held_up();
         let mut positions = Positions::default();
         let mut gap_check_at = Instant::now() + GAP_CHECK_EVERY;
         loop {
@@ -69,8 +70,12 @@ impl Consume {
                 () = stop.cancelled() => break,
                 // Partitions are assigned while the loop waits for the next batch, hence a branch of its own.
                 Ok(()) = rebalances.changed() => {
-                    self.rebalanced(&rebalances.borrow_and_update());
+                    self.rebalanced(&rebalances.borrow_and_update(), &held_up.borrow());
                     gap_check_at = Instant::now();
+                    continue;
+                }
+                Ok(()) = held_up.changed() => {
+                    self.rebalanced(&rebalances.borrow(), &held_up.borrow_and_update());
                     continue;
                 }
                 () = tokio::time::sleep_until(gap_check_at) => {
@@ -96,11 +101,9 @@ impl Consume {
         Ok(())
     }
 
-    fn rebalanced(&self, assignment: &Assignment) {
-        if assignment.stands() {
-            self.partitions.ready();
-        } else {
-            self.partitions.not_ready(LOST);
+    fn rebalanced(&self, assignment: &Assignment, held_up: &[HeldUp]) {
+        show_partitions(&self.partitions, assignment, held_up);
+        if !assignment.stands() {
             self.measure_idle(assignment);
         }
     }
@@ -315,15 +318,15 @@ impl Consume {
 
     /// Called at each attempt, so that the lag grows while a store is down.
     fn measure_lag(&self, work: &Work<'_>) {
-        let Some((oldest_ms, _)) = work.handled_ms else { return };
-        let lag = lag::seconds(self.clock.now().timestamp_millis() - oldest_ms);
-        lag::show(Some(lag), &self.partitions);
+        if let Some(lag) = work.lag_seconds(self.clock.now()) {
+            lag::show(Some(lag), &self.partitions);
+        }
     }
 
     fn measure_delay(&self, work: &Work<'_>) {
-        let Some((_, newest_ms)) = work.handled_ms else { return };
-        histogram!(DELAY.name)
-            .record(lag::seconds(self.clock.now().timestamp_millis() - newest_ms));
+        if let Some(delay) = work.delay_seconds(self.clock.now()) {
+            histogram!(DELAY.name).record(delay);
+        }
     }
 }
 

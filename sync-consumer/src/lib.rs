@@ -15,6 +15,8 @@
 mod config;
 mod consume;
 mod dead_letter;
+#[doc(hidden)]
+pub mod fuzz;
 mod gap;
 mod lag;
 mod metrics;
@@ -31,7 +33,7 @@ use mysql_store::{MySqlPool, connect, migrate, view_generation};
 use redis_view::{GenerationsFuture, GenerationsOf, ViewStore};
 use runtime::{Clock, Health, Part};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicNames};
+use topic::{Assignment, Consumer, ConsumerOptions, HeldUp, Producer, ProducerOptions, TopicNames};
 
 use movements::Movements;
 use retry::Retry;
@@ -48,8 +50,7 @@ pub use waker::wake_up_group;
 const MYSQL_CONNECTIONS: u32 = 2;
 
 /// Reported in `/readyz` while the partitions are lost.
-pub(crate) const LOST: &str =
-    "the partitions were lost and no assignment has come: nothing is read here";
+const LOST: &str = "the partitions were lost and no assignment has come: nothing is read here";
 
 const VIEW_UNUSABLE: &str = "the view's Redis cannot be used (VIEW_REDIS_URL)";
 
@@ -119,6 +120,15 @@ pub async fn run(
     let movements = move_stock(config, pool.clone(), movements_part, &stop);
     let wake_ups = waker.run(brokers, &stop);
     tokio::try_join!(views, wake_ups, movements, watched).map(|_| ())
+}
+
+/// Reports in `/readyz` whether partitions are assigned, and which of them cannot be read on.
+fn show_partitions(part: &Part, assignment: &Assignment, held_up: &[HeldUp]) {
+    match HeldUp::sentence(held_up) {
+        _ if !assignment.stands() => part.not_ready(LOST),
+        Some(why) => part.not_ready(why),
+        None => part.ready(),
+    }
 }
 
 /// Waits for the view's Redis, as long as it is away. False if stopped before.

@@ -6,13 +6,13 @@
 //! movements made meanwhile.
 
 use anyhow::Context as _;
-use coupon::{Epoch, Returned, TemplateId, read_returned};
+use coupon::{Epoch, Returned, TemplateId, limit, read_returned};
 use metrics::counter;
 use mysql_store::{MySqlPool, StoreError, connect, stock::MovementPages};
 use redis_gate::{Gate, GateError, GateRedis, Moved};
 use runtime::{Backoff, Part};
 use tokio_util::sync::CancellationToken;
-use topic::{Consumer, ConsumerOptions, Event, Message, Op, StockMovementRow, TopicNames};
+use topic::{Consumer, ConsumerOptions, Event, HeldUp, Message, Op, StockMovementRow, TopicNames};
 use tracing::error;
 
 use crate::{
@@ -35,7 +35,7 @@ pub fn movement_group(names: &TopicNames) -> String {
 pub(crate) struct Movements {
     pool: MySqlPool,
     gate: Gate,
-    /// Ready while the last attempt at a movement succeeded.
+    /// Ready while the last attempt at a movement succeeded and each partition is read on.
     health: Part,
 }
 
@@ -80,10 +80,15 @@ impl Movements {
     ) -> anyhow::Result<()> {
         let (group, topics) = (movement_group(names), [names.stock_movement()]);
         let consumer = Consumer::join(brokers, &group, &topics, ConsumerOptions::default()).await?;
+        let mut held_up = consumer.held_up();
         'stopped: loop {
             let batch = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
+                Ok(()) = held_up.changed() => {
+                    self.show(&held_up.borrow_and_update());
+                    continue;
+                }
                 batch = consumer.next_batch(BATCH_MAX) => batch.context("consuming failed")?,
             };
             for message in &batch {
@@ -92,8 +97,17 @@ impl Movements {
                 }
                 consumer.store(message);
             }
+            self.show(&held_up.borrow());
         }
         consumer.close().await.context("the last offsets were not committed; they will repeat")
+    }
+
+    /// Reports which partitions cannot be read on. Call it after a success.
+    fn show(&self, held_up: &[HeldUp]) {
+        match HeldUp::sentence(held_up) {
+            Some(why) => self.health.not_ready(why),
+            None => self.health.ready(),
+        }
     }
 
     /// Retries a message until it is done, however long a server is down. Returns false if stopped before.
@@ -121,7 +135,21 @@ impl Movements {
     }
 
     /// Makes one attempt at a movement. It may be repeated.
-    async fn apply(
+    async fn apply(&self, movement: &(StockMovementRow, Vec<Returned>)) -> anyhow::Result<()> {
+        match self.apply_once(movement).await {
+            // Its keeper begins a new epoch, which reads the stock from MySQL; other gates need not wait.
+            Err(failure) if is_of_gate(&failure) => {
+                let template = TemplateId(movement.0.template_id);
+                let error = runtime::report(failure.as_ref());
+                error!(template.id = %template, error, "a gate cannot be read");
+                counter!(MOVEMENTS.name, "outcome" => "not_loaded").increment(1);
+                Ok(())
+            }
+            applied => applied,
+        }
+    }
+
+    async fn apply_once(
         &self,
         (movement, returned): &(StockMovementRow, Vec<Returned>),
     ) -> anyhow::Result<()> {
@@ -130,15 +158,7 @@ impl Movements {
         let mut epoch = Epoch::UNKNOWN;
         for _ in 0..EPOCHS_MAX {
             let moved = self.gate.apply_movement(template, epoch, change, returned);
-            let moved = match moved.await {
-                // Its keeper begins a new epoch, which reads the stock from MySQL; other gates need not wait.
-                Err(failure) if failure.is_of_keys() => {
-                    error!(template.id = %template, error = runtime::report(&failure), "a gate cannot be read");
-                    Moved::NotLoaded
-                }
-                moved => moved.context("gate")?,
-            };
-            let outcome = match moved {
+            let outcome = match moved.await.context("gate")? {
                 Moved::OtherEpoch(current) => {
                     epoch = current;
                     continue;
@@ -189,19 +209,31 @@ impl Movements {
     }
 }
 
+/// Returns whether one gate holds something unreadable, so that a retry would fail too.
+fn is_of_gate(failure: &anyhow::Error) -> bool {
+    let failure = failure.downcast_ref::<GateError>();
+    failure.is_some_and(|failure| {
+        failure.is_of_keys() || matches!(failure, GateError::Unreadable { .. })
+    })
+}
+
 /// Returns whether a row in MySQL is unreadable, so that a retry would fail too.
 fn is_unreadable(failure: &anyhow::Error) -> bool {
     failure.downcast_ref::<StoreError>().is_some_and(StoreError::is_unreadable)
 }
 
 /// Reads a movement and what it gives back; `None` if it was deleted with its draft, which never had a gate.
-fn read(message: &Message) -> anyhow::Result<Option<(StockMovementRow, Vec<Returned>)>> {
+pub(crate) fn read(message: &Message) -> anyhow::Result<Option<(StockMovementRow, Vec<Returned>)>> {
     let payload = message.payload.as_deref().unwrap_or_default();
     let event: Event<StockMovementRow> = topic::decode(payload)?;
     if event.op == Op::Delete {
         return Ok(None);
     }
     let movement = event.after.context("event without a row after it")?;
+    anyhow::ensure!(movement.seq > 0, "seq {} is not above 0", movement.seq);
+    let delta = movement.delta_stock.unwrap_or(movement.delta);
+    let is_possible = (-limit::STOCK_MAX..=limit::STOCK_MAX).contains(&delta);
+    anyhow::ensure!(is_possible, "{delta} units are more than a stock has");
     let returned = read_returned(movement.returned.as_deref().unwrap_or_default())?;
     Ok(Some((movement, returned)))
 }

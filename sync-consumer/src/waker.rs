@@ -11,14 +11,12 @@ use metrics::counter;
 use runtime::{Clock, Part};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use topic::{
-    Assignment, Consumer, ConsumerOptions, ExpiryWakeUp, FetchAhead, Producer, TopicNames,
-};
+use topic::{Consumer, ConsumerOptions, ExpiryWakeUp, FetchAhead, Producer, TopicNames};
 
 use crate::{
-    LOST,
     metrics::WAKE_UPS,
     retry::Retry,
+    show_partitions,
     wake_up::{self, PendingWakeUps, WakeUps},
 };
 
@@ -48,7 +46,7 @@ pub(crate) struct Waker {
     clock: Clock,
     /// Partitions of the wake-ups' topic.
     partitions: i32,
-    /// Ready while an assignment of the group stands and the last attempt to send succeeded.
+    /// Ready while an assignment of the group stands, each partition is read on and the last attempt to send succeeded.
     health: Part,
 }
 
@@ -79,6 +77,7 @@ impl Waker {
         let options = ConsumerOptions { fetch_ahead: FETCH_AHEAD, ..ConsumerOptions::default() };
         let consumer = Consumer::join(brokers, &group, &topics, options).await?;
         let mut rebalances = consumer.rebalances();
+        let mut held_up = consumer.held_up();
         let mut pending = PendingWakeUps::default();
         let mut counts = tokio::time::interval_at(Instant::now() + COUNT_EVERY, COUNT_EVERY);
         counts.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -87,7 +86,11 @@ impl Waker {
                 biased;
                 () = stop.cancelled() => break,
                 Ok(()) = rebalances.changed() => {
-                    self.show(&rebalances.borrow_and_update());
+                    show_partitions(&self.health, &rebalances.borrow_and_update(), &held_up.borrow());
+                    continue;
+                }
+                Ok(()) = held_up.changed() => {
+                    show_partitions(&self.health, &rebalances.borrow(), &held_up.borrow_and_update());
                     continue;
                 }
                 _ = counts.tick() => {
@@ -104,7 +107,7 @@ impl Waker {
                 if !self.until_sent(&pending, stop).await {
                     break;
                 }
-                self.show(&rebalances.borrow());
+                show_partitions(&self.health, &rebalances.borrow(), &held_up.borrow());
                 pending.take().iter().for_each(|message| consumer.store(message));
             }
         }
@@ -113,15 +116,6 @@ impl Waker {
             pending.take().iter().for_each(|message| consumer.store(message));
         }
         consumer.close().await.context("the last offsets were not committed; they will repeat")
-    }
-
-    /// Reports whether this member has partitions to read. Call it after a success.
-    fn show(&self, assignment: &Assignment) {
-        if assignment.stands() {
-            self.health.ready();
-        } else {
-            self.health.not_ready(LOST);
-        }
     }
 
     /// Reads the number of partitions, which may have risen. While no broker answers, the last number is kept.

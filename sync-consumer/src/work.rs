@@ -7,6 +7,15 @@ use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
 use redis_view::{Change, ViewCoupon};
 use topic::{Event, Message, UserCouponRow};
 
+use crate::lag;
+
+/// Largest time of an event or a row, in milliseconds since 1970: the end of the year 9999, as of a `datetime` column.
+/// The view's scripts read no more digits.
+const TIME_MS_MAX: i64 = 253_402_300_799_999;
+
+/// Largest version of a row: the view's scripts read no more digits.
+const VERSION_MAX: i64 = 999_999_999_999_999;
+
 /// The work that a batch of messages requires.
 #[derive(Debug, Default)]
 pub(crate) struct Work<'a> {
@@ -15,9 +24,9 @@ pub(crate) struct Work<'a> {
     /// Users with a coupon that changed without a newer version: their views would ignore the change.
     pub(crate) unversioned: Vec<UserId>,
     pub(crate) undecodable: Vec<Undecodable<'a>>,
-    /// When the tailer handled the oldest and the newest event, in milliseconds since 1970. For unreadable events the
-    /// broker's timestamp counts.
-    pub(crate) handled_ms: Option<(i64, i64)>,
+    /// When the tailer handled the oldest and the newest event, in milliseconds since 1970. For unreadable events, and
+    /// those with an impossible time, the broker's timestamp counts, if it is possible.
+    handled_ms: Option<(i64, i64)>,
 }
 
 /// A message that cannot be read.
@@ -35,23 +44,23 @@ impl<'a> Work<'a> {
         let mut work = Self::default();
         let mut indexes: HashMap<UserId, usize> = HashMap::new();
         for message in batch {
-            let (user, change, handled_ms) = match read(message) {
+            let (user, change) = match read(message) {
                 Ok(Read { user, change, handled_ms, is_unversioned }) => {
                     if is_unversioned {
                         work.unversioned.push(user);
                     }
-                    (user, change, handled_ms)
+                    work.waits_since([Some(handled_ms), message.timestamp_ms]);
+                    (user, change)
                 }
                 Err(reason) => {
                     // Still undone until it is a dead letter; the broker's timestamp shows how long it has waited.
-                    work.waits_since(message.timestamp_ms);
+                    work.waits_since([message.timestamp_ms, None]);
                     let user = std::str::from_utf8(&message.key).ok();
                     let user = user.and_then(|key| key.parse().ok());
                     work.undecodable.push(Undecodable { message, user, reason });
                     continue;
                 }
             };
-            work.waits_since(Some(handled_ms));
             let index = *indexes.entry(user).or_insert_with(|| {
                 work.users.push((user, Vec::new()));
                 work.users.len() - 1
@@ -61,11 +70,28 @@ impl<'a> Work<'a> {
         work
     }
 
-    fn waits_since(&mut self, since_ms: Option<i64>) {
+    /// Returns the age of the oldest message, in seconds.
+    pub(crate) fn lag_seconds(&self, now: DateTime<Utc>) -> Option<f64> {
+        self.handled_ms.map(|(oldest_ms, _)| seconds_since(oldest_ms, now))
+    }
+
+    /// Returns the age of the newest message, in seconds.
+    pub(crate) fn delay_seconds(&self, now: DateTime<Utc>) -> Option<f64> {
+        self.handled_ms.map(|(_, newest_ms)| seconds_since(newest_ms, now))
+    }
+
+    /// Counts the first of these times that is possible.
+    fn waits_since(&mut self, times_ms: [Option<i64>; 2]) {
+        let since_ms = times_ms.into_iter().flatten().find(|ms| (0..=TIME_MS_MAX).contains(ms));
         let Some(since_ms) = since_ms else { return };
         let (oldest, newest) = self.handled_ms.unwrap_or((since_ms, since_ms));
         self.handled_ms = Some((oldest.min(since_ms), newest.max(since_ms)));
     }
+}
+
+/// Returns the seconds since a time; 0 if it is yet to come.
+fn seconds_since(ms: i64, now: DateTime<Utc>) -> f64 {
+    lag::seconds(now.timestamp_millis().saturating_sub(ms))
 }
 
 /// The content of an event.
@@ -90,7 +116,17 @@ fn read(message: &Message) -> anyhow::Result<Read> {
 }
 
 fn change(row: &UserCouponRow) -> anyhow::Result<Change> {
-    anyhow::ensure!(row.version > 0, "version {} is not above 0", row.version);
+    let is_version = (1..=VERSION_MAX).contains(&row.version);
+    anyhow::ensure!(is_version, "version {} is not above 0, or too large", row.version);
+    for (name, id) in [
+        ("id", row.id),
+        ("template_id", row.template_id),
+        ("user_id", row.user_id),
+        ("claim_no", row.claim_no),
+        ("claim_id", row.claim_id),
+    ] {
+        anyhow::ensure!(id >= 0, "{name} {id} is below 0");
+    }
     let coupon = ViewCoupon {
         id: CouponId(row.id),
         template_id: TemplateId(row.template_id),
@@ -103,9 +139,9 @@ fn change(row: &UserCouponRow) -> anyhow::Result<Change> {
     Ok(Change { coupon, status: CouponStatus::from_code(row.status)?, version: row.version })
 }
 
-/// Rejects times before 1970, which would collide with the list's marker score.
+/// Rejects times that no row has. One before 1970 would collide with the list's marker score.
 fn time(ms: i64) -> anyhow::Result<DateTime<Utc>> {
-    let time = DateTime::from_timestamp_millis(ms).filter(|_| ms >= 0);
+    let time = DateTime::from_timestamp_millis(ms).filter(|_| (0..=TIME_MS_MAX).contains(&ms));
     time.ok_or_else(|| anyhow::anyhow!("{ms} is not a time"))
 }
 
@@ -202,7 +238,10 @@ mod tests {
             message(None, "x"),
             message(Some(UserCouponRow { status: 9, ..row(1, 7) }), "7"),
             message(Some(UserCouponRow { claimed_at: -1, ..row(1, 7) }), "7"),
+            message(Some(UserCouponRow { valid_until: TIME_MS_MAX + 1, ..row(1, 7) }), "7"),
             message(Some(UserCouponRow { version: 0, ..row(1, 7) }), "7"),
+            message(Some(UserCouponRow { version: VERSION_MAX + 1, ..row(1, 7) }), "7"),
+            message(Some(UserCouponRow { template_id: -1, ..row(1, 7) }), "7"),
             Message { payload: None, ..message(None, "7") },
             message(Some(row(3, 9)), "9"),
         ];
@@ -211,7 +250,39 @@ mod tests {
         let work = Work::of(&batch);
         let users: Vec<_> = work.undecodable.iter().map(|unread| unread.user).collect();
         let seven = Some(UserId(7));
-        assert_eq!(users, [seven, None, seven, seven, seven, seven]);
+        let of_rows = [seven; 7];
+        assert_eq!(users[..2], [seven, None]);
+        assert_eq!(users[2..], of_rows);
         assert_eq!(work.users.len(), 1);
+    }
+
+    /// The event itself is applied: only its time is of no use.
+    #[test]
+    fn a_time_that_cannot_be_counts_as_that_of_the_broker_or_as_none() {
+        let at = |ts_ms: i64, timestamp_ms| {
+            let event = Event {
+                before: None,
+                after: Some(row(1, 7)),
+                op: Op::Create,
+                source: Source::default(),
+                ts_ms,
+            };
+            let payload = Some(serde_json::to_vec(&event).unwrap());
+            Message { payload, timestamp_ms, ..message(None, "7") }
+        };
+        let now = DateTime::from_timestamp_millis(9_000).unwrap();
+        for impossible in [i64::MIN, -1, TIME_MS_MAX + 1, i64::MAX] {
+            for (stamp, lag) in [(Some(3_000), Some(6.0)), (Some(impossible), None), (None, None)] {
+                let batch = [at(impossible, stamp)];
+                let work = Work::of(&batch);
+                assert_eq!(
+                    (work.lag_seconds(now), work.users.len()),
+                    (lag, 1),
+                    "{impossible} {stamp:?}"
+                );
+            }
+        }
+        assert_eq!(Work::of(&[at(0, None)]).lag_seconds(now), Some(9.0));
+        assert_eq!(Work::of(&[at(TIME_MS_MAX, None)]).delay_seconds(now), Some(0.0));
     }
 }

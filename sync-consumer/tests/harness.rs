@@ -107,7 +107,7 @@ impl Harness {
     }
 
     /// Writes a field into a user's hash, bypassing the view's scripts.
-    pub(crate) async fn damage(&self, user: UserId, field: &str, text: &str) {
+    pub(crate) async fn damage(&self, user: UserId, field: &str, text: &[u8]) {
         let key = keys::coupons(&self.scope.key_prefix, user);
         let mut write = redis::cmd("HSET");
         write.arg(key).arg(field).arg(text);

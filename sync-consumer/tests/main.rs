@@ -272,6 +272,53 @@ mod full {
     }
 
     #[tokio::test(flavor = "multi_thread")]
+    async fn a_batch_that_cannot_be_read_holds_up_its_partition_alone_and_each_loop_says_which() {
+        let broker = OwnBroker::start("damaged-consumer").await.unwrap();
+        let brokers = broker.brokers();
+        let test = Harness::on_broker("damaged changes", &brokers).await;
+        let (changes, movements) = (test.names.user_coupon(), test.names.stock_movement());
+        // Long enough to be compressed: its damage shows.
+        let junk = [b'x'; 2_000];
+        for topic in [&changes, &movements] {
+            test.send_to(topic, "70", &junk).await;
+        }
+        let held = async |topic: &str| {
+            let spans = topic::topic_offsets(&brokers, topic).await.unwrap();
+            spans.iter().find(|span| span.end == 1).unwrap().partition
+        };
+        let of_changes = held(&changes).await;
+        let of_movements = held(&movements).await;
+        broker.spoil(&changes, of_changes, 0).unwrap();
+        broker.spoil(&movements, of_movements, 0).unwrap();
+        let elsewhere = (71..).map(UserId);
+        test.warm(USER).await;
+        let consumer = test.start();
+        let named = format!("partition {of_changes} of topic {changes} is held up at offset 0");
+        consumer.until_unready("partitions", &named).await;
+        consumer.until_unready("wake_ups", &named).await;
+        let named = format!("partition {of_movements} of topic {movements} is held up at offset 0");
+        consumer.until_unready("movements", &named).await;
+        for user in elsewhere.take(8) {
+            test.warm(user).await;
+            test.send(&row(1, user.0)).await;
+        }
+        let shown = async || {
+            let mut shown = 0;
+            for user in 71..79 {
+                shown += usize::from(test.listed(UserId(user)).await == ["1_1"]);
+            }
+            shown
+        };
+        until(shown, |shown| *shown > 0).await;
+        broker.spoil(&changes, of_changes, 0).unwrap();
+        broker.spoil(&movements, of_movements, 0).unwrap();
+        test.caught_up().await;
+        assert_eq!((shown().await, test.dead_letters().await.len()), (8, 1));
+        consumer.until_ready().await;
+        consumer.stop().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_view_that_does_not_evict_is_refused_at_the_start_and_reported_later() {
         let test = Harness::new("no eviction").await;
         let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();

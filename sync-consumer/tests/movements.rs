@@ -201,6 +201,26 @@ async fn a_movement_in_mysql_that_cannot_be_read_keeps_no_other_waiting() {
     consumer.stop().await.unwrap();
 }
 
+/// The script reads such a number, and we do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_whose_last_movement_is_no_whole_number_keeps_no_other_waiting() {
+    let harness = GateHarness::new("movement of a half").await;
+    harness.open(EPOCH).await;
+    let scope = &harness.test.scope;
+    let redis = redis::Client::open(scope.endpoints.gate_redis_url.as_str()).unwrap();
+    let mut redis = redis.get_multiplexed_async_connection().await.unwrap();
+    let metas = format!("{}*meta", scope.key_prefix);
+    let metas: Vec<String> = redis::cmd("KEYS").arg(metas).query_async(&mut redis).await.unwrap();
+    assert_eq!(metas.len(), 1);
+    let mut write = redis::cmd("HSET");
+    write.arg(&metas[0]).arg("movement").arg("1.5").exec_async(&mut redis).await.unwrap();
+    let consumer = harness.test.start();
+    harness.send(4, 5).await;
+    harness.send(i64::MAX, i64::MIN).await;
+    harness.caught_up().await;
+    consumer.stop().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_views_do_not_wait_for_a_gate_that_is_away() {
     let test = Harness::new("gate away").await;

@@ -56,7 +56,15 @@ async fn a_key_of_the_wrong_type_costs_its_user_the_view_and_nobody_else_anythin
 async fn a_field_that_cannot_be_read_costs_its_user_the_view_and_nobody_else_anything() {
     let test = Harness::new("unreadable view").await;
     let other = UserId(79);
-    let damages = [("1", "garbage"), ("~token", "garbage"), ("~token", "1:"), ("~state", "x")];
+    let damages: [(&str, &[u8]); 7] = [
+        ("1", b"garbage"),
+        ("1", b"\xff|0"),
+        ("~token", b"garbage"),
+        ("~token", b"1:"),
+        ("~token", b"\xff"),
+        ("~state", b"x"),
+        ("~state", b"\xff"),
+    ];
     for (user, (field, text)) in (70..).zip(damages) {
         test.warm(UserId(user)).await;
         test.damage(UserId(user), field, text).await;
@@ -64,7 +72,7 @@ async fn a_field_that_cannot_be_read_costs_its_user_the_view_and_nobody_else_any
     test.warm(other).await;
     let before = testkit::counted("sync_consumer_dropped_views_total", "unreadable");
     let consumer = test.start();
-    for user in [70, 71, 72, 73, 79] {
+    for user in [70, 71, 72, 73, 74, 75, 76, 79] {
         test.send(&row(1, user)).await;
     }
     test.caught_up().await;

@@ -28,6 +28,11 @@ pub(crate) async fn mismatch(
                          the topic is another one"
                     )));
                 }
+                PositionCheck::Unreadable => {
+                    return Ok(Some(format!(
+                        "{topic} partition {partition} cannot be read at offset {offset}"
+                    )));
+                }
                 PositionCheck::Nothing => {
                     return Ok(Some(format!(
                         "{topic} partition {partition} held offset {offset} and does not any more"

@@ -9,6 +9,9 @@ use thiserror::Error;
 /// First word of the errors that our scripts raise about stored text.
 const CODE_UNREADABLE: &str = "UNREADABLE";
 
+/// Most bytes of a stored text that an error quotes: more than what we write there.
+const QUOTED_BYTES_MAX: usize = 300;
+
 /// A failed operation on the view. Its effect is unknown. Every operation may be repeated until it succeeds, unless
 /// [`ViewError::damage`] reports damage.
 #[derive(Debug, Error)]
@@ -82,9 +85,13 @@ impl ViewError {
     }
 
     /// Returns an error if Redis complains about the contents of the user's keys, rather than about the server: a key
-    /// of another type, or a script that found text it cannot read.
+    /// of another type, a script that found text it cannot read, or an answer that is no text.
     pub(crate) fn of_keys(user: UserId, source: &redis::RedisError) -> Option<Self> {
-        let what = || source.detail().unwrap_or("no detail").to_owned();
+        let what = || shortened(source.detail().unwrap_or("no detail"));
+        // An answer came, and it cannot be read. A connection that does not send Redis's protocol fails the next call.
+        if source.kind() == redis::ErrorKind::Parse {
+            return Some(Self::Damaged { user, what: what() });
+        }
         // For several commands in one transaction the driver gives no code, only the text of their errors.
         let code = source.code().or_else(|| {
             let text = source.to_string();
@@ -102,6 +109,12 @@ impl ViewError {
     }
 
     pub(crate) fn unreadable(what: impl Into<String>) -> Self {
-        Self::Unreadable { what: what.into() }
+        Self::Unreadable { what: shortened(&what.into()) }
     }
+}
+
+/// Returns the beginning of a text that may quote what a key holds.
+fn shortened(text: &str) -> String {
+    let end = text.floor_char_boundary(QUOTED_BYTES_MAX);
+    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
 }

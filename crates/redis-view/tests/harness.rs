@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, Ordering},
+    atomic::{AtomicI64, AtomicU64, Ordering},
 };
 
 use chrono::{DateTime, Utc};
@@ -25,6 +25,8 @@ pub(crate) struct TestView {
     pub(crate) store: ViewStore,
     pub(crate) redis: MultiplexedConnection,
     pub(crate) generation: Arc<AtomicI64>,
+    /// Counts the connections of `store`.
+    connections: Arc<AtomicU64>,
     url: String,
     prefix: String,
 }
@@ -40,19 +42,21 @@ impl TestView {
         let generation = Arc::new(AtomicI64::new(1));
         let redis = redis::Client::open(url.as_str()).unwrap();
         let redis = redis.get_multiplexed_async_connection().await.unwrap();
-        let store = connect(&url, &prefix, &generation).await;
-        Self { store, redis, generation, url, prefix }
+        let connections = Arc::default();
+        let store = connect(&url, &prefix, &generation, &connections).await;
+        Self { store, redis, generation, connections, url, prefix }
     }
 
     /// Connects another process to the same view.
     pub(crate) async fn another(&self) -> ViewStore {
-        connect(&self.url, &self.prefix, &self.generation).await
+        connect(&self.url, &self.prefix, &self.generation, &Arc::default()).await
     }
 
     /// Connects another process, through a connection that the test can cut.
     pub(crate) async fn through_a_proxy(&self) -> (ViewStore, Proxy) {
         let proxy = Proxy::before(&self.url).await;
-        (connect(&proxy.instead_of(&self.url), &self.prefix, &self.generation).await, proxy)
+        let url = proxy.instead_of(&self.url);
+        (connect(&url, &self.prefix, &self.generation, &Arc::default()).await, proxy)
     }
 
     pub(crate) fn list(&self) -> String {
@@ -70,6 +74,20 @@ impl TestView {
 
     pub(crate) async fn send(&self, words: &[&str]) {
         send(&mut self.redis.clone(), words).await;
+    }
+
+    /// Sends a command whose words need not be text.
+    pub(crate) async fn send_bytes(&self, words: &[&[u8]]) {
+        let mut command = redis::Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        command.exec_async(&mut self.redis.clone()).await.unwrap();
+    }
+
+    /// How often the store has connected.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::SeqCst)
     }
 
     /// Returns the key's value in `DUMP` format, or `None` if it is absent.
@@ -123,9 +141,15 @@ pub(crate) struct Costs {
     pub(crate) bytes_sent: u64,
 }
 
-async fn connect(url: &str, prefix: &str, generation: &Arc<AtomicI64>) -> ViewStore {
-    let generation = Arc::clone(generation);
+async fn connect(
+    url: &str,
+    prefix: &str,
+    generation: &Arc<AtomicI64>,
+    connections: &Arc<AtomicU64>,
+) -> ViewStore {
+    let (generation, connections) = (Arc::clone(generation), Arc::clone(connections));
     let generations_of = Box::new(move |_served| -> redis_view::GenerationsFuture {
+        connections.fetch_add(1, Ordering::SeqCst);
         let generation = generation.load(Ordering::SeqCst);
         Box::pin(async move { Ok(vec![(0..=u16::MAX, generation)]) })
     });

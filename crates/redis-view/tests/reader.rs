@@ -5,8 +5,8 @@ use std::sync::Arc;
 use coupon::{CouponId, UserId};
 use devstack::{OwnView, TestServers};
 use redis_view::{
-    Begun, CHANGES_PER_CALL, Change, MyCouponsError, Origin, PageRequest, Rebuilt, ViewError,
-    ViewReader,
+    Begun, CHANGES_PER_CALL, Change, MyCouponsError, Origin, PageAnswer, PageRequest, Rebuilt,
+    ViewError, ViewReader,
 };
 
 use crate::{
@@ -103,20 +103,34 @@ async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     let view = TestView::new("reader unreadable").await;
     let reader = reader_of(&view, &[unused(1), unused(2)]);
     let (list, coupons) = (view.list(), view.coupons());
-    let damages: [&[&str]; 9] = [
-        &["HSET", &coupons, "2", "garbage"],
-        &["HSET", &coupons, "2", "2|1"],
-        &["HSET", &coupons, "2", "1|0|1|1|x|1|0|4000000000000"],
-        &["HDEL", &coupons, "2"],
-        &["HSET", &coupons, "~token", "garbage"],
-        &["HSET", &coupons, "~state", "x"],
-        &["ZADD", &list, "5", "garbage"],
-        &["ZADD", &list, "5", "1_3"],
-        &["ZADD", &list, "1.5", "1_2"],
+    let (list, coupons) = (list.as_bytes(), coupons.as_bytes());
+    let huge = [b"1|0|1|1|".as_slice(), &[b'1'; 1_000_000], b"|1|0|4000000000000"].concat();
+    let damages: [&[&[u8]]; 19] = [
+        &[b"HSET", coupons, b"2", b"garbage"],
+        &[b"HSET", coupons, b"2", b"2|1"],
+        &[b"HSET", coupons, b"2", b""],
+        &[b"HSET", coupons, b"2", b"1|0|1|1|x|1|0|4000000000000"],
+        &[b"HSET", coupons, b"2", b"1|0|1|1|99999999999999999999|1|0|4000000000000"],
+        &[b"HSET", coupons, b"2", b"1|0|1|1|\xff|1|0|4000000000000"],
+        &[b"HSET", coupons, b"2", b"1|0|1|1|\0|1|0|4000000000000"],
+        &[b"HSET", coupons, b"2", &huge],
+        &[b"HDEL", coupons, b"2"],
+        &[b"HSET", coupons, b"~token", b"garbage"],
+        &[b"HSET", coupons, b"~token", b"\xff"],
+        &[b"HSET", coupons, b"~state", b"x"],
+        &[b"HSET", coupons, b"~state", b"\xff"],
+        &[b"ZADD", list, b"5", b"garbage"],
+        &[b"ZADD", list, b"5", b"1_3"],
+        &[b"ZADD", list, b"5", b"\xff_2"],
+        &[b"ZADD", list, b"5", b"\xff"],
+        &[b"ZADD", list, b"inf", b"1_2"],
+        &[b"ZADD", list, b"1.5", b"1_2"],
     ];
     for damage in damages {
         view.rebuild(&[unused(1), unused(2)]).await;
-        view.send(damage).await;
+        view.send_bytes(damage).await;
+        let damage: Vec<_> =
+            damage.iter().map(|word| word[..word.len().min(80)].escape_ascii()).collect();
         // A page of one coupon out of two, so that the cursor is read too.
         let answer = reader.my_coupons(USER, &first(1)).await.unwrap();
         assert_eq!(answer.page.coupons, [unused(2).coupon], "{damage:?}");
@@ -124,6 +138,18 @@ async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
         assert_eq!(view.shown().await, [2, 1], "{damage:?}");
         view.store.drop_view(USER).await.unwrap();
     }
+    assert_eq!(view.connections(), 1, "all users share it");
+}
+
+#[tokio::test]
+async fn a_key_whose_name_is_no_text_keeps_no_view_from_being_found_and_dropped() {
+    let view = TestView::new("key of bytes").await;
+    view.rebuild(&[unused(1)]).await;
+    let name = [view.list().replace("{7}:list", "{").as_bytes(), b"\xff}:list"].concat();
+    view.send_bytes(&[b"SET", &name, b"x"]).await;
+    assert_eq!(view.store.users().await.unwrap(), [USER]);
+    assert_eq!(view.store.drop_all().await.unwrap(), 1);
+    assert_eq!((view.ask().await, view.connections()), (PageAnswer::Cold, 1));
 }
 
 /// The rebuild's process may have died, and an unreadable start time never gets old enough.

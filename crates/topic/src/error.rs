@@ -60,6 +60,18 @@ pub enum TopicError {
     #[error("topic could not be consumed")]
     Consume(#[source] KafkaError),
 
+    /// A batch cannot be decompressed or taken apart, or the broker cannot read it. What follows it in its partition
+    /// cannot be read either. A member of a group waits there instead ([`crate::Consumer::held_up`]).
+    #[error(
+        "a batch of messages in topic {topic} cannot be read, and nothing that follows it in its partition"
+    )]
+    Unreadable {
+        /// Name including the prefix.
+        topic: String,
+        #[source]
+        source: KafkaError,
+    },
+
     #[error("offsets could not be committed")]
     Commit(#[source] KafkaError),
 
@@ -123,6 +135,7 @@ impl TopicError {
             Self::Forget { source, .. } => is_passing(source),
             Self::MissingTopic { .. }
             | Self::Client(_)
+            | Self::Unreadable { .. }
             | Self::Fenced { .. }
             | Self::Interrupted(_) => false,
         }
@@ -191,6 +204,32 @@ fn passes(code: Code) -> bool {
             | Code::FencedLeaderEpoch
             | Code::UnknownLeaderEpoch
     )
+}
+
+/// Returns whether an error is about what stands in one partition: a batch that the client cannot take apart, or that
+/// its broker cannot read. The client tries it again, and reads its other partitions on. This is an allow-list: other
+/// errors are about the topic or the whole client.
+pub(crate) fn is_of_batch(error: &KafkaError) -> bool {
+    if matches!(error, KafkaError::MessageConsumptionFatal(_)) {
+        return false;
+    }
+    error.rdkafka_error_code().is_some_and(|code| {
+        matches!(
+            code,
+            Code::BadCompression
+                | Code::BadMessage
+                | Code::NotImplemented
+                | Code::Underflow
+                | Code::InvalidMessage
+                | Code::InvalidMessageSize
+                | Code::MessageSizeTooLarge
+                | Code::InvalidRecord
+                | Code::InvalidTimestamp
+                | Code::UnsupportedCompressionType
+                | Code::KafkaStorageError
+                | Code::Unknown
+        )
+    })
 }
 
 /// Returns whether another producer took over the transactional id.

@@ -35,22 +35,26 @@ pub use claims::reader::{
     PaymentsReader,
 };
 pub use client::probe::BrokerProbe;
-pub use consume::consumer::{Consumer, ConsumerOptions, FetchAhead};
+pub use consume::consumer::Consumer;
+pub use consume::held_up::HeldUp;
 pub use consume::history::{HistorySpan, Reached, Search, find_message, read_history};
 pub use consume::member::Assignment;
 pub use consume::offsets::{
     PartitionOffsets, committed_lag, committed_lag_before, committed_offsets, led_offsets,
     partitions, topic_offsets,
 };
+pub use consume::options::{ConsumerOptions, FetchAhead};
 pub use consume::positions::{PositionCheck, messages_at};
 pub use consume::table::TableReader;
 pub use error::TopicError;
 pub use events::claim_stats::{ClaimStats, LATENCY_BOUNDS_MS, OTHERS};
 pub use events::event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
 pub use events::expiring::ExpiringSoon;
-pub use events::message::{HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message};
+pub use events::message::{
+    HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message, MessagePosition,
+};
 pub use events::names::TopicNames;
 pub use events::row::{ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow};
 pub use produce::fenced::FencedWriter;
-pub use produce::ordered::{Acknowledged, Enqueued, MessagePosition, OrderedProducer, Record};
+pub use produce::ordered::{Acknowledged, Enqueued, OrderedProducer, Record};
 pub use produce::producer::{Delivered, Producer, ProducerOptions};

@@ -1,7 +1,8 @@
-//! Tests with brokers of their own: the topics that a new broker gets, compared with docs/events.md, and a slow broker
-//! (`held`). Run with `./dev test`.
+//! Tests with brokers of their own: the topics that a new broker gets, compared with docs/events.md, a slow broker
+//! (`held`) and a broken one (`batches`). Run with `./dev test`.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
+mod batches;
 mod held;
 
 use std::{

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use topic::{Consumer, ConsumerOptions, Producer, ProducerOptions, TopicError};
+use topic::{Consumer, ConsumerOptions, HeldUp, Producer, ProducerOptions, TopicError};
 
 use crate::{
     api::{Api, call::Call},
@@ -97,6 +97,12 @@ async fn put_back(
             if consumer.rebalances().borrow().all().is_empty() {
                 let failure = Failure::new(Kind::Unavailable, "Another replay is under way.");
                 return Err(failure.advise("Once it has ended, `--dry-run` says what is left."));
+            }
+            if let Some(why) = HeldUp::sentence(&consumer.held_up().borrow()) {
+                let sentence = format!("A letter and those behind it cannot be read: {why}.");
+                return Err(Failure::new(Kind::Unavailable, sentence).advise(
+                    "What was put back is remembered: the same command goes on behind it.",
+                ));
             }
             // No letter is left before `end`: retention has deleted them meanwhile.
             break;

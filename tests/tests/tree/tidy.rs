@@ -204,7 +204,7 @@ fn three_files_have_unsafe_code() {
     let known = [
         "api/src/connections/untaken.rs",
         "cdc-tailer/src/memory.rs",
-        "crates/topic/src/client/lost_brokers.rs",
+        "crates/topic/src/client/native.rs",
     ];
     assert_eq!(with, known.map(|file| project_root().join(file)).into());
 }

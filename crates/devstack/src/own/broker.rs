@@ -13,6 +13,12 @@ use crate::{Certificates, Error, Options, Process, Result, paths};
 const DATA: &str = "kafka/data";
 const FORMATTED: &str = "kafka/formatted";
 
+/// A partition's first file of messages.
+const FIRST_SEGMENT: &str = "00000000000000000000.log";
+
+/// Bytes of a batch before its records, which may be compressed.
+const BATCH_HEADER: usize = 61;
+
 /// A broker that a test may stop, pause or empty. Dropping the value removes it and its data.
 #[derive(Debug)]
 pub struct OwnBroker {
@@ -113,6 +119,30 @@ impl OwnBroker {
             }
         }
         self.server.start().await
+    }
+
+    /// Inverts the records of the batch that begins at `offset`, as a failing disk may, while the broker runs. A second
+    /// call repairs them.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    ///
+    /// # Panics
+    /// No batch begins there.
+    pub fn spoil(&self, topic: &str, partition: i32, offset: i64) -> Result<()> {
+        let file = self.dir.join(DATA).join(format!("{topic}-{partition}")).join(FIRST_SEGMENT);
+        let mut log = fs::read(&file).map_err(Error::file("read", &file))?;
+        let mut begin = 0;
+        while let Some(batch) = log.get_mut(begin..).filter(|rest| rest.len() > BATCH_HEADER) {
+            let first = i64::from_be_bytes(std::array::from_fn(|at| batch[at]));
+            let length = u32::from_be_bytes(std::array::from_fn(|at| batch[8 + at])) as usize + 12;
+            if first == offset {
+                batch[BATCH_HEADER..length].iter_mut().for_each(|byte| *byte = !*byte);
+                return fs::write(&file, log).map_err(Error::file("write", &file));
+            }
+            begin += length;
+        }
+        panic!("no batch of {topic} begins at {offset} in partition {partition}");
     }
 
     /// The broker's address, as `KAFKA_BROKERS` takes it.

@@ -104,9 +104,9 @@ impl ViewStore {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(keys::all(self.prefix()));
             scan.arg("COUNT").arg(SCAN_COUNT);
+            // Bytes: a key of others that matches need not be text.
             let (next, found): (u64, Vec<Vec<u8>>) = scan.query_async(master).await?;
-            // All our keys are text.
-            let names = found.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            let names = found.iter().filter_map(|key| str::from_utf8(key).ok());
             users.extend(names.filter_map(|key| keys::user_of_key(self.prefix(), key)));
             if next == 0 {
                 return Ok(users);

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 
 use coupon::UserId;
 use futures::future::join_all;
-use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind};
+use redis::{
+    Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult, Script, ServerErrorKind, Value,
+    from_redis_value,
+};
 
 use crate::{ViewError, ViewStore, store::connection::Live};
 
@@ -74,7 +77,11 @@ async fn pipeline<T: FromRedisValue>(
     for &index in indexes {
         pipe.add_command(commands[index].command.clone());
     }
-    let answers: Vec<RedisResult<T>> = pipe.ignore_errors().query_async(&mut connection).await?;
+    let answers: Vec<RedisResult<Value>> =
+        pipe.ignore_errors().query_async(&mut connection).await?;
+    // Each by itself: an answer that does not have the expected form is about the keys of its user.
+    let read = |answer: RedisResult<Value>| Ok(from_redis_value(answer?)?);
+    let answers: Vec<RedisResult<T>> = answers.into_iter().map(read).collect();
     let lacks_script = answers.iter().any(|answer| answer.as_ref().is_err_and(is_missing_script));
     if let Some(script) = script.filter(|_| lacks_script) {
         script.load_async(&mut connection).await?;

@@ -8,8 +8,8 @@ use tokio::sync::{Notify, watch};
 
 use super::{message::decode_claim, prefetch::Prefetch};
 use crate::{
-    Assignment, Consumer, ConsumerOptions, DecodeError, FetchAhead, Message, PaymentMessage,
-    TopicError, TopicNames, decode_payment,
+    Assignment, Consumer, ConsumerOptions, DecodeError, FetchAhead, HeldUp, Message,
+    PaymentMessage, TopicError, TopicNames, decode_payment,
 };
 
 /// Batches of a partition that wait while one is out: the next one is then available at once. At this limit the
@@ -119,7 +119,8 @@ impl<T> LaneReader<T> {
     }
 
     /// Waits for messages of a partition that has no batch out, or whose batch was passed, and takes up to `max` of
-    /// them. Never waits for a batch to fill. Waits out broker outages. Cancel-safe.
+    /// them. Never waits for a batch to fill. Waits out broker outages. A batch of the topic that cannot be read holds up
+    /// its partition alone ([`LaneReader::held_up`]). Cancel-safe.
     ///
     /// Rebalances happen inside this call. Waiting messages of a lost partition are dropped. Its batch that is out may
     /// still be landed, but no offset of it is stored.
@@ -172,6 +173,11 @@ impl<T> LaneReader<T> {
     /// Returns a channel with the partitions owned.
     pub fn rebalances(&self) -> watch::Receiver<Assignment> {
         self.consumer.rebalances()
+    }
+
+    /// Returns a channel with the partitions that are held up by something that cannot be read.
+    pub fn held_up(&self) -> watch::Receiver<Vec<HeldUp>> {
+        self.consumer.held_up()
     }
 
     /// Gives up all partitions and leaves the group until [`LaneReader::rejoin`]. Batches that are out may still be

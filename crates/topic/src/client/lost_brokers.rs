@@ -7,13 +7,13 @@
 //! client that has recovered by itself.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CString,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use rdkafka::{
-    ClientConfig, ClientContext, bindings, client::Client, config::FromClientConfigAndContext,
+    ClientConfig, ClientContext, client::Client, config::FromClientConfigAndContext,
     error::KafkaError, types::RDKafkaErrorCode,
 };
 use tokio::{
@@ -23,7 +23,7 @@ use tokio::{
 };
 use tracing::{debug, info};
 
-use crate::TopicError;
+use crate::{TopicError, client::native};
 
 /// Pause after a loss, and between checks for a reachable broker. The client's own reconnect pauses are not longer, so
 /// a client that recovers by itself does so first.
@@ -112,7 +112,7 @@ impl LostBrokers {
                 }
                 losses.mark_unchanged();
                 let Some(client) = Weak::upgrade(&client) else { return };
-                give(inner(&client), &names);
+                native::add_brokers(inner(&client), &names);
                 given = Some(Instant::now());
                 info!(brokers, "all brokers were lost, and one is there again");
             }
@@ -155,22 +155,6 @@ fn host_and_port(broker: &str) -> String {
         Some((_, port)) if port.parse::<u16>().is_ok() => address.to_owned(),
         _ => format!("{address}:{DEFAULT_PORT}"),
     }
-}
-
-#[expect(unsafe_code, reason = "the Rust client has no such function, librdkafka has")]
-fn give<C: ClientContext>(client: &Client<C>, brokers: &CStr) {
-    // SAFETY: the pointer is valid while the client is borrowed. The function is thread-safe and copies the text, which
-    // is NUL-terminated.
-    unsafe { bindings::rd_kafka_brokers_add(client.native_ptr(), brokers.as_ptr()) };
-}
-
-/// Makes a producer's client fail for good, for a test.
-#[cfg(feature = "verify")]
-#[expect(unsafe_code, reason = "the Rust client has no such function, librdkafka has")]
-pub(crate) fn fail_for_good<C: ClientContext>(client: &Client<C>) {
-    let code = bindings::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
-    // SAFETY: as above.
-    unsafe { bindings::rd_kafka_test_fatal_error(client.native_ptr(), code, c"test".as_ptr()) };
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Common settings of every client, and the bounded wait for a broker.
 
 pub(crate) mod lost_brokers;
+pub(crate) mod native;
 pub(crate) mod probe;
 mod seldom;
 
@@ -23,7 +24,7 @@ use tokio::runtime::Handle;
 use tracing::{debug, info, warn};
 
 #[cfg(feature = "verify")]
-pub(crate) use crate::client::lost_brokers::fail_for_good;
+pub(crate) use crate::client::native::fail_for_good;
 use crate::{TopicError, brokers, client::lost_brokers::LostBrokers};
 
 /// Time a client waits for its first broker: enough for one that starts together with us (2–5 s), short enough to

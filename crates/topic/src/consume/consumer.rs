@@ -4,6 +4,9 @@
 //! every second, when partitions are revoked, and in [`Consumer::close`]. Uncommitted messages are delivered again, so
 //! effects must be idempotent.
 //!
+//! A batch that cannot be read holds up its partition alone (`held_up.rs`): the client tries it again for ever, and reads
+//! the other partitions on.
+//!
 //! A client that lost its partitions and receives no new assignment is replaced by a fresh one: on an overloaded
 //! machine a client was seen waiting for ever although its broker was back and all other clients worked.
 
@@ -29,67 +32,14 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    Message, TopicError, client,
-    consume::member::{Assignment, Member, Membership, commit_stored},
-    error::is_passing,
+    ConsumerOptions, HeldUp, Message, TopicError, client,
+    consume::{
+        held_up::HeldUpWatch,
+        member::{Assignment, Member, Membership, commit_stored},
+        wait_out,
+    },
+    error::is_of_batch,
 };
-
-/// Interval between commits of stored offsets. A killed consumer repeats at most this much.
-const COMMIT_INTERVAL_MS: &str = "1000";
-
-/// Maximum time the broker delays the response to a fetch that finds less than [`FetchAhead::least_bytes`]. It bounds
-/// how long a stopping broker waits for us. A message is sent at once; but a fetch that finds none costs the broker as
-/// much as one with messages, and each idle consumer sends one in this time.
-const FETCH_WAIT_MS: &str = "500";
-
-/// Pause before the next fetch once [`FetchAhead::kbytes`] are buffered. With the client's default of one second a
-/// consumer drains the buffer and then idles: it reads one buffer per second, however fast the broker is.
-pub(crate) const FETCH_AGAIN_MS: &str = "10";
-
-/// How much a client fetches ahead. All partitions share one queue, first in, first out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FetchAhead {
-    /// Kilobytes in the queue at which fetching pauses.
-    pub kbytes: u32,
-    /// Maximum bytes of one partition in one response. A larger message comes alone.
-    pub partition_bytes: u32,
-    /// Minimum bytes of a response, over all partitions; the broker waits for them at most a tenth of a second. With 1
-    /// a new message comes at once, and costs the broker a response of its own.
-    pub least_bytes: u32,
-}
-
-impl Default for FetchAhead {
-    /// Large enough never to starve a consumer, small enough for a lean process.
-    fn default() -> Self {
-        Self { kbytes: 16 * 1024, partition_bytes: 1024 * 1024, least_bytes: 1 }
-    }
-}
-
-/// Timeouts of a consumer in its group, and what it fetches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConsumerOptions {
-    /// Time without a heartbeat after which the group gives a dead member's partitions to others. Brokers allow no less
-    /// than 6 s by default.
-    pub session_timeout: Duration,
-    /// Interval between heartbeats. Members learn of a rebalance with this delay.
-    pub heartbeat: Duration,
-    /// Maximum time without a new assignment (even an empty one) after the client lost its partitions. Then the client
-    /// is replaced. While no broker answers this happens only once, which costs nothing.
-    pub rejoin_within: Duration,
-    pub fetch_ahead: FetchAhead,
-}
-
-impl Default for ConsumerOptions {
-    fn default() -> Self {
-        Self {
-            session_timeout: Duration::from_secs(6),
-            heartbeat: Duration::from_millis(1_500),
-            // Ten sessions: whatever delays a group for one session is over by then.
-            rejoin_within: Duration::from_secs(60),
-            fetch_ahead: FetchAhead::default(),
-        }
-    }
-}
 
 /// A member of a consumer group.
 pub struct Consumer {
@@ -99,6 +49,7 @@ pub struct Consumer {
     rejoin_within: Duration,
     membership: watch::Sender<Membership>,
     rebalances: watch::Receiver<Assignment>,
+    held_up: HeldUpWatch,
 }
 
 type Client = StreamConsumer<Member>;
@@ -117,9 +68,10 @@ impl Consumer {
         options: ConsumerOptions,
     ) -> Result<Self, TopicError> {
         let (assignments, rebalances) = watch::channel(Assignment::default());
-        let config = config(brokers, group, options);
+        let config = options.config(brokers, group);
         let membership = watch::Sender::default();
-        let member = Member::new(assignments, membership.clone());
+        let held_up = HeldUpWatch::default();
+        let member = Member::new(assignments, membership.clone(), held_up.reasons());
         let lost = member.lost.clone();
         let inner = lost.client(&config, member, Client::client).await?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
@@ -138,11 +90,12 @@ impl Consumer {
         .await?;
         let client = RwLock::new(inner);
         let rejoin_within = options.rejoin_within;
-        Ok(Self { client, config, topics, rejoin_within, membership, rebalances })
+        Ok(Self { client, config, topics, rejoin_within, membership, rebalances, held_up })
     }
 
     /// Waits for at least one message, then takes those that have arrived, up to `max`. Never waits for a batch to
-    /// fill. Waits out broker outages. Cancel-safe.
+    /// fill. Waits out broker outages. A partition with a batch that cannot be read is held up there, and the others go on
+    /// ([`Consumer::held_up`]). Cancel-safe.
     ///
     /// Rebalances happen inside this call: a caller that stores a batch before it requests the next one loses no
     /// partition in the middle of a batch.
@@ -157,7 +110,10 @@ impl Consumer {
             let client = self.client();
             let mut stream = client.stream();
             let mut next = tokio::select! {
+                // First: the looks rely on everything that has arrived being taken.
+                biased;
                 next = stream.next() => next,
+                () = self.held_up.watch(&client) => continue,
                 () = self.is_stuck() => {
                     drop(stream);
                     drop(client);
@@ -170,7 +126,9 @@ impl Consumer {
                     Ok(message) => batch.push(Message::detach(&message)),
                     Err(error) => {
                         client.context().lost.hear(&error);
-                        wait_out(error)?;
+                        if !is_of_batch(&error) {
+                            wait_out(error, &self.topics.join(", "))?;
+                        }
                     }
                 }
                 if batch.len() >= max {
@@ -208,6 +166,7 @@ impl Consumer {
         if partitions.is_empty() {
             return;
         }
+        self.held_up.set_fetching(topic, partitions, is_on);
         let mut list = TopicPartitionList::new();
         for partition in partitions {
             list.add_partition(topic, *partition);
@@ -223,6 +182,11 @@ impl Consumer {
     /// Returns a channel with the partitions owned.
     pub fn rebalances(&self) -> watch::Receiver<Assignment> {
         self.rebalances.clone()
+    }
+
+    /// Returns a channel with the partitions that are held up by something that cannot be read.
+    pub fn held_up(&self) -> watch::Receiver<Vec<HeldUp>> {
+        self.held_up.shown()
     }
 
     /// Returns how often the client was replaced because it had lost its partitions and received no new assignment.
@@ -339,25 +303,6 @@ impl Consumer {
     }
 }
 
-fn config(brokers: &str, group: &str, options: ConsumerOptions) -> ClientConfig {
-    let mut config = client::base_config(brokers);
-    config
-        .set("group.id", group)
-        .set("session.timeout.ms", options.session_timeout.as_millis().to_string())
-        .set("heartbeat.interval.ms", options.heartbeat.as_millis().to_string())
-        .set("partition.assignment.strategy", "cooperative-sticky")
-        .set("auto.offset.reset", "earliest")
-        .set("enable.auto.offset.store", "false")
-        .set("enable.auto.commit", "true")
-        .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
-        .set("fetch.min.bytes", options.fetch_ahead.least_bytes.to_string())
-        .set("fetch.wait.max.ms", FETCH_WAIT_MS)
-        .set("queued.max.messages.kbytes", options.fetch_ahead.kbytes.to_string())
-        .set("max.partition.fetch.bytes", options.fetch_ahead.partition_bytes.to_string())
-        .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
-    config
-}
-
 fn subscribe(client: &Client, topics: &[String]) -> Result<(), TopicError> {
     let names: Vec<_> = topics.iter().map(String::as_str).collect();
     client.subscribe(&names).map_err(TopicError::Consume)
@@ -373,17 +318,4 @@ fn is_of_old_generation(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::UnknownMemberId
         )
     )
-}
-
-/// Logs a transient error and returns any other.
-pub(crate) fn wait_out(error: KafkaError) -> Result<(), TopicError> {
-    if client::is_in_client_log(&error) {
-        debug!(error = %error, "consuming is interrupted");
-        return Ok(());
-    }
-    if is_passing(&error) {
-        warn!(error = %error, "consuming is interrupted");
-        return Ok(());
-    }
-    Err(TopicError::Consume(error))
 }

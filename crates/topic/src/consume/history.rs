@@ -16,7 +16,7 @@ use rdkafka::{
 
 use crate::{
     Message, TopicError, client,
-    consume::consumer::{FETCH_AGAIN_MS, wait_out},
+    consume::{options::FETCH_AGAIN_MS, wait_out},
 };
 
 /// Timeout of one poll.
@@ -216,7 +216,7 @@ impl Reading {
                     }
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(Reached::End),
-                Some(Err(error)) => wait_out(error)?,
+                Some(Err(error)) => wait_out(error, &self.topic)?,
                 None => {}
             }
         }

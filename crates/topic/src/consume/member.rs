@@ -13,7 +13,11 @@ use rdkafka::{
 use tokio::{sync::watch, time::Instant};
 use tracing::{info, warn};
 
-use crate::client::{self, lost_brokers::LostBrokers};
+use crate::{
+    client::{self, lost_brokers::LostBrokers},
+    consume::held_up::Reasons,
+    error::is_of_batch,
+};
 
 /// The partitions a consumer owns now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -91,15 +95,17 @@ pub(crate) struct Member {
     /// Set once another client is the member: later callbacks of this one are ignored.
     retired: AtomicBool,
     pub(crate) lost: LostBrokers,
+    reasons: Reasons,
 }
 
 impl Member {
     pub(crate) fn new(
         assignments: watch::Sender<Assignment>,
         membership: watch::Sender<Membership>,
+        reasons: Reasons,
     ) -> Self {
         let (retired, lost) = (AtomicBool::new(false), LostBrokers::default());
-        Self { assignments, membership, retired, lost }
+        Self { assignments, membership, retired, lost, reasons }
     }
 
     /// Retires this member and returns its successor, which owns nothing yet.
@@ -112,7 +118,7 @@ impl Member {
             membership.lost_since = None;
             membership.replaced += 1;
         });
-        Self::new(self.assignments.clone(), self.membership.clone())
+        Self::new(self.assignments.clone(), self.membership.clone(), self.reasons.clone())
     }
 
     fn is_retired(&self) -> bool {
@@ -128,6 +134,9 @@ impl ClientContext for Member {
     fn error(&self, error: KafkaError, reason: &str) {
         client::log_error(&error, reason);
         self.lost.hear(&error);
+        if is_of_batch(&error) {
+            self.reasons.hear(reason);
+        }
     }
 }
 

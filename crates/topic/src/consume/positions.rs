@@ -15,17 +15,23 @@ use rdkafka::{
     topic_partition_list::TopicPartitionList,
     types::RDKafkaErrorCode,
 };
+use tracing::warn;
 
 use crate::{
     Message, MessagePosition, TopicError, client,
     consume::{
-        consumer::{FETCH_AGAIN_MS, wait_out},
         offsets::{self, PartitionOffsets},
+        options::FETCH_AGAIN_MS,
+        wait_out,
     },
+    error::is_of_batch,
 };
 
 /// Timeout for reading the messages of one topic.
 const READ_MAX: Duration = Duration::from_secs(15);
+
+/// Longest wait for the other partitions once a batch cannot be read: which partition has it, the client does not say.
+const UNREADABLE_MAX: Duration = Duration::from_secs(2);
 
 /// Timeout of one poll.
 const POLL_MAX: Duration = Duration::from_millis(100);
@@ -42,11 +48,14 @@ pub enum PositionCheck {
     Passed,
     /// Another message is at the offset.
     Other,
+    /// What stands there cannot be read.
+    Unreadable,
     /// The partition ends before the offset, or does not exist.
     Nothing,
 }
 
-/// Checks each position of a topic.
+/// Checks each position of a topic. If a batch cannot be read, the answer is [`PositionCheck::Unreadable`] for every
+/// partition that has not answered some seconds later.
 ///
 /// # Errors
 ///
@@ -107,7 +116,8 @@ fn read(
             .map_err(TopicError::Consume)?;
     }
     consumer.assign(&list).map_err(TopicError::Consume)?;
-    let deadline = Instant::now() + READ_MAX;
+    let mut deadline = Instant::now() + READ_MAX;
+    let mut is_unreadable = false;
     while !wanted.is_empty() {
         match consumer.poll(POLL_MAX) {
             Some(Ok(message)) => {
@@ -128,10 +138,20 @@ fn read(
                 found.insert(partition, PositionCheck::Passed);
             }
             Some(Err(KafkaError::PartitionEOF(_))) => {}
-            Some(Err(error)) => wait_out(error)?,
+            Some(Err(error)) if is_of_batch(&error) => {
+                warn!(topic, error = %error, "a batch of messages cannot be read");
+                is_unreadable = true;
+                deadline = deadline.min(Instant::now() + UNREADABLE_MAX);
+            }
+            Some(Err(error)) => wait_out(error, topic)?,
             None => {}
         }
         if Instant::now() >= deadline {
+            if is_unreadable {
+                found
+                    .extend(wanted.keys().map(|partition| (*partition, PositionCheck::Unreadable)));
+                return Ok(());
+            }
             let source = KafkaError::MessageConsumption(RDKafkaErrorCode::OperationTimedOut);
             return Err(TopicError::Offsets { topic: topic.to_owned(), source });
         }

@@ -13,7 +13,7 @@ use rdkafka::{
 use crate::{
     Message, TopicError,
     client::{self, LongLived},
-    consume::consumer::{FETCH_AGAIN_MS, wait_out},
+    consume::{options::FETCH_AGAIN_MS, wait_out},
 };
 
 /// Longest time, in milliseconds, that the broker waits for new messages. A following reader sends a request at this
@@ -29,6 +29,7 @@ const ENDING_FETCH_MAX_MS: &str = "10";
 pub struct TableReader {
     /// `Some` until it is dropped.
     inner: Option<Arc<StreamConsumer<LongLived>>>,
+    topic: String,
     /// Partitions whose end has not been reached yet.
     behind: BTreeSet<i32>,
 }
@@ -71,7 +72,7 @@ impl TableReader {
         client::blocking(move || {
             client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
             let behind = assign_all(&inner, &topic)?;
-            Ok(Self { inner: Some(inner), behind })
+            Ok(Self { inner: Some(inner), topic, behind })
         })
         .await
     }
@@ -86,7 +87,8 @@ impl TableReader {
     ///
     /// # Errors
     ///
-    /// Returns errors that are not transient.
+    /// Returns errors that are not transient. [`TopicError::Unreadable`]: what follows in that partition cannot be read
+    /// by another reader either.
     pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Message>, TopicError> {
         let was_behind = !self.caught_up();
         let Some(inner) = &self.inner else { return Ok(Vec::new()) };
@@ -102,7 +104,7 @@ impl TableReader {
                     }
                     Err(error) => {
                         inner.context().lost.hear(&error);
-                        wait_out(error)?;
+                        wait_out(error, &self.topic)?;
                     }
                 }
                 if batch.len() >= max {

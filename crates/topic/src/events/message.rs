@@ -1,9 +1,10 @@
-//! A consumed message that owns its data.
+//! A consumed message that owns its data, and where it stands.
 
 use rdkafka::{
     Message as _,
     message::{BorrowedMessage, Headers},
 };
+use serde::{Deserialize, Serialize};
 
 /// Header: the W3C trace context of the request behind the change.
 pub const HEADER_TRACE_PARENT: &str = "traceparent";
@@ -13,6 +14,14 @@ pub const HEADER_SCHEMA: &str = "schema";
 
 /// Header: GTID and row number of the change. Shows whether a record is the one that was written.
 pub const HEADER_POSITION: &str = "position";
+
+/// Position of a message in its partition. The timestamp distinguishes it from another message at the same offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessagePosition {
+    pub offset: i64,
+    /// When it was produced, milliseconds since 1970, as stored by the broker.
+    pub time_ms: i64,
+}
 
 /// One message of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,13 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use rdkafka::{
+    ClientConfig,
     error::KafkaError,
     producer::{BaseRecord, Producer as _},
+    types::RDKafkaErrorCode,
 };
 use tokio::sync::Mutex;
+use tracing::warn;
 
 use crate::{
-    TopicError,
+    TableReader, TopicError,
     client::{self, LongLived},
     error::is_fencing,
     produce::polled::Polled,
@@ -23,7 +26,15 @@ const STEP_WAIT: Duration = Duration::from_secs(10);
 /// blocked by the open transaction.
 const TRANSACTION_TIMEOUT_MS: &str = "900000";
 
+/// Messages read at a time when the last one is looked for.
+const BATCH: usize = 1024;
+
 /// Writes single messages, each in its own transaction, under a fixed transactional id.
+///
+/// A request that ends a transaction may be on its way long after its sender has given it up. The client speaks a
+/// version of it that names no single transaction, so it could end a later one (KIP-890,
+/// docs/decisions/0092). So after an end that is unknown the id is taken over anew, by a new client: the broker then
+/// refuses what the earlier one has sent.
 pub struct FencedWriter {
     id: String,
     // A transaction is several calls, and the client allows one at a time.
@@ -31,19 +42,22 @@ pub struct FencedWriter {
 }
 
 struct Inner {
-    producer: Arc<Polled<LongLived>>,
-    left: Leftover,
+    brokers: String,
+    /// `None` after a transaction whose end is unknown.
+    producer: Option<Arc<Polled<LongLived>>>,
+    /// Whether an earlier attempt left a transaction open, which can only be aborted.
+    is_open: bool,
+    /// The last message that was written.
+    written: Option<Written>,
+    /// The message of the transaction that was begun last, if it may have been written.
+    begun: Option<Written>,
 }
 
-/// State that an earlier attempt left behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leftover {
-    Nothing,
-    /// An open transaction that can only be aborted.
-    Open,
-    /// A commit that timed out and continues in the client. Commit must be called again before any other call: an abort
-    /// would be refused for ever.
-    Committing,
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Written {
+    topic: String,
+    key: Vec<u8>,
+    payload: Vec<u8>,
 }
 
 impl FencedWriter {
@@ -53,23 +67,22 @@ impl FencedWriter {
     ///
     /// Returns an error if no broker answers within 15 s or the id cannot be taken over.
     pub async fn take_over(brokers: &str, id: &str) -> Result<Self, TopicError> {
-        let mut config = client::base_config(brokers);
-        config
-            .set("transactional.id", id)
-            .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
-            .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
-            .set("linger.ms", "0");
-        let producer = client::long_lived(&config, Polled::client).await?;
-        let (brokers, id) = (brokers.to_owned(), id.to_owned());
-        client::blocking(move || {
-            client::await_topics(producer.client(), &brokers, &[])?;
-            producer.init_transactions(client::CONNECT_WAIT).map_err(|error| failed(&id, error))?;
-            Ok(Self {
-                id,
-                inner: Arc::new(Mutex::new(Inner { producer, left: Leftover::Nothing })),
-            })
+        let producer = client::long_lived(&config(brokers, id), Polled::client).await?;
+        let address = brokers.to_owned();
+        let own_id = id.to_owned();
+        let producer = client::blocking(move || {
+            client::await_topics(producer.client(), &address, &[])?;
+            init(producer, &own_id, client::CONNECT_WAIT)
         })
-        .await
+        .await?;
+        let inner = Inner {
+            brokers: brokers.to_owned(),
+            producer: Some(producer),
+            is_open: false,
+            written: None,
+            begun: None,
+        };
+        Ok(Self { id: id.to_owned(), inner: Arc::new(Mutex::new(inner)) })
     }
 
     /// Writes one message.
@@ -80,45 +93,121 @@ impl FencedWriter {
     /// can be used again.
     pub async fn write(&self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), TopicError> {
         let mut inner = Arc::clone(&self.inner).lock_owned().await;
-        let (id, topic) = (self.id.clone(), topic.to_owned());
-        let (key, payload) = (key.to_vec(), payload.to_vec());
+        let producer = inner.producer(&self.id).await?;
+        let id = self.id.clone();
+        let message =
+            Written { topic: topic.to_owned(), key: key.to_vec(), payload: payload.to_vec() };
         client::blocking(move || {
-            inner.write(&topic, &key, &payload).map_err(|error| failed(&id, error))
+            inner.write(&producer, message).map_err(|error| failed(&id, error))
         })
         .await
     }
 }
 
 impl Inner {
-    fn write(&mut self, topic: &str, key: &[u8], payload: &[u8]) -> Result<(), KafkaError> {
-        if self.left == Leftover::Committing {
-            // The pending message is older than the new one: only the end of its transaction matters, not its outcome.
-            let committed = self.commit();
-            if self.left == Leftover::Committing {
-                return committed;
-            }
+    /// Returns the producer. After a transaction whose end is unknown it takes the id over anew.
+    async fn producer(&mut self, id: &str) -> Result<Arc<Polled<LongLived>>, TopicError> {
+        if let Some(producer) = &self.producer {
+            return Ok(Arc::clone(producer));
         }
-        if self.left == Leftover::Open {
-            self.producer.abort_transaction(STEP_WAIT)?;
-            self.left = Leftover::Nothing;
-        }
-        self.producer.begin_transaction()?;
-        self.left = Leftover::Open;
-        let record = BaseRecord::to(topic).key(key).payload(payload);
-        self.producer.send(record).map_err(|(error, _)| error)?;
-        self.commit()
+        let producer = client::long_lived(&config(&self.brokers, id), Polled::client).await?;
+        let own_id = id.to_owned();
+        let producer = client::blocking(move || init(producer, &own_id, STEP_WAIT)).await?;
+        self.check_that_nobody_wrote(id).await?;
+        warn!(id, "the end of a transaction is unknown: its id was taken over anew");
+        self.producer = Some(Arc::clone(&producer));
+        Ok(producer)
     }
 
-    /// Commits the open transaction, or continues a commit that timed out.
-    fn commit(&mut self) -> Result<(), KafkaError> {
-        let committed = self.producer.commit_transaction(STEP_WAIT);
-        self.left = match &committed {
-            Ok(()) => Leftover::Nothing,
-            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => Leftover::Open,
-            Err(_) => Leftover::Committing,
+    /// Fails if the last message is not ours. Taking the id over would otherwise fence a writer that took it over from
+    /// us in between, and go on with what that one has replaced.
+    async fn check_that_nobody_wrote(&mut self, id: &str) -> Result<(), TopicError> {
+        let Some(begun) = &self.begun else { return Ok(()) };
+        let last = last_payload(&self.brokers, &begun.topic, &begun.key).await?;
+        let is_of = |written: &Written| {
+            let is_same_key = written.topic == begun.topic && written.key == begun.key;
+            is_same_key && last.as_ref() == Some(&written.payload)
         };
-        committed
+        if is_of(begun) {
+            self.written = self.begun.take();
+            return Ok(());
+        }
+        if last.is_none() || self.written.as_ref().is_some_and(is_of) {
+            self.begun = None;
+            return Ok(());
+        }
+        // Before our first message the last one may also be of the writer before us. The caller begins anew.
+        let source = KafkaError::Global(RDKafkaErrorCode::ProducerFenced);
+        Err(TopicError::Fenced { id: id.to_owned(), source })
     }
+
+    fn write(&mut self, producer: &Polled<LongLived>, message: Written) -> Result<(), KafkaError> {
+        if self.is_open {
+            self.ended(producer.abort_transaction(STEP_WAIT))?;
+            self.begun = None;
+        }
+        producer.begin_transaction()?;
+        self.is_open = true;
+        let Written { topic, key, payload } = self.begun.insert(message);
+        let record = BaseRecord::to(topic).key(key.as_slice()).payload(payload.as_slice());
+        producer.send(record).map_err(|(error, _)| error)?;
+        self.ended(producer.commit_transaction(STEP_WAIT))?;
+        self.written = self.begun.take();
+        Ok(())
+    }
+
+    /// Records the result of a request that ends the transaction.
+    fn ended(&mut self, ended: Result<(), KafkaError>) -> Result<(), KafkaError> {
+        match &ended {
+            Ok(()) => self.is_open = false,
+            // The commit was refused: the transaction is still open.
+            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => {}
+            Err(error) if is_fencing(error) => {}
+            Err(_) => {
+                self.producer = None;
+                self.is_open = false;
+            }
+        }
+        ended
+    }
+}
+
+/// Returns the configuration of a client with this transactional id.
+fn config(brokers: &str, id: &str) -> ClientConfig {
+    let mut config = client::base_config(brokers);
+    config
+        .set("transactional.id", id)
+        .set("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
+        .set("message.timeout.ms", STEP_WAIT.as_millis().to_string())
+        .set("linger.ms", "0");
+    config
+}
+
+/// Takes the id over. An open transaction of an earlier holder, or of ours, has ended then.
+fn init(
+    producer: Arc<Polled<LongLived>>,
+    id: &str,
+    within: Duration,
+) -> Result<Arc<Polled<LongLived>>, TopicError> {
+    producer.init_transactions(within).map_err(|error| failed(id, error))?;
+    Ok(producer)
+}
+
+/// Returns the payload of the last message with this key.
+async fn last_payload(
+    brokers: &str,
+    topic: &str,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, TopicError> {
+    let mut reader = TableReader::open_to_end(brokers, topic).await?;
+    let mut last = None;
+    while !reader.caught_up() {
+        let batch = reader.next_batch(BATCH).await?;
+        if let Some(message) = batch.into_iter().rev().find(|message| message.key == key) {
+            last = message.payload;
+        }
+    }
+    Ok(last)
 }
 
 fn failed(id: &str, source: KafkaError) -> TopicError {

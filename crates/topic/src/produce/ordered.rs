@@ -18,11 +18,10 @@ use rdkafka::{
     producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext},
     types::RDKafkaErrorCode,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::{
-    ProducerOptions, TopicError,
+    MessagePosition, ProducerOptions, TopicError,
     client::{self, lost_brokers::LostBrokers},
     produce::{polled::Polled, producer::owned, watermark::Watermark},
 };
@@ -32,14 +31,6 @@ const ROOM_SHARE: u64 = 8;
 
 /// The last acknowledged message of each partition, by topic.
 pub type Acknowledged = BTreeMap<String, BTreeMap<i32, MessagePosition>>;
-
-/// Position of a message in its partition. The timestamp distinguishes it from another message at the same offset.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MessagePosition {
-    pub offset: i64,
-    /// When it was produced, milliseconds since 1970, as stored by the broker.
-    pub time_ms: i64,
-}
 
 /// A message to enqueue.
 #[derive(Debug, Clone, Copy)]

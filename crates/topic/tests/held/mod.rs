@@ -1,9 +1,13 @@
-//! A broker that delays its answer to one kind of request.
+//! A network that delays requests that end a transaction.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read as _, Write as _},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 
@@ -21,19 +25,38 @@ struct DelayingProxy {
 
 #[derive(Default)]
 struct Barrier {
-    is_closed: Mutex<bool>,
-    opened: Condvar,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Requests that were held and are answered by now.
+    answered: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    is_closed: bool,
+    /// Closes behind a request with these bytes.
+    closes_behind: Option<&'static [u8]>,
+    /// Number of requests that have come, and those of them that are held although the barrier is open.
+    come: usize,
+    kept: BTreeSet<usize>,
 }
 
 impl Barrier {
-    fn set(&self, is_closed: bool) {
-        *self.is_closed.lock().unwrap() = is_closed;
-        self.opened.notify_all();
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+        changed
     }
 
-    fn pass(&self) {
-        let is_closed = self.is_closed.lock().unwrap();
-        drop(self.opened.wait_while(is_closed, |is_closed| *is_closed).unwrap());
+    /// Waits until the request may go on. Returns whether it was held.
+    fn pass(&self) -> bool {
+        let (number, is_held) = self.change(|state| {
+            state.come += 1;
+            (state.come, state.is_closed)
+        });
+        let is_held_now = |state: &mut State| state.is_closed || state.kept.contains(&number);
+        drop(self.changed.wait_while(self.state.lock().unwrap(), is_held_now).unwrap());
+        is_held
     }
 }
 
@@ -52,34 +75,75 @@ impl DelayingProxy {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let (client, broker) = (client.unwrap(), TcpStream::connect(broker).unwrap());
-                let (mut from, mut to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
-                // Errors mean that one side has closed the connection.
+                let (from, to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
+                let (gate, held) = (Arc::clone(&gate), Arc::<AtomicUsize>::default());
+                let (answers, held_here) = (Arc::clone(&gate), Arc::clone(&held));
                 thread::spawn(move || {
-                    drop(io::copy(&mut from, &mut to));
+                    drop(pass_answers(from, &to, &answers, &held_here));
                     drop(to.shutdown(Shutdown::Both));
                 });
-                let gate = Arc::clone(&gate);
                 thread::spawn(move || {
-                    drop(requests(&client, &broker, &gate));
-                    drop(broker.shutdown(Shutdown::Both));
+                    // An error means that one side has closed the connection.
+                    drop(requests(&client, &broker, &gate, &held));
+                    // What was held may still be answered.
+                    if held.load(Ordering::SeqCst) == 0 {
+                        drop(broker.shutdown(Shutdown::Both));
+                    }
                 });
             }
         });
     }
 }
 
+/// Forwards answers, and counts those to requests that were held: the client may be gone by then.
+fn pass_answers(
+    mut broker: TcpStream,
+    mut client: &TcpStream,
+    gate: &Barrier,
+    held: &AtomicUsize,
+) -> io::Result<()> {
+    let mut some = vec![0; 64 * 1024];
+    loop {
+        let length = broker.read(&mut some)?;
+        gate.answered.fetch_add(held.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        if length == 0 || client.write_all(&some[..length]).is_err() {
+            return Ok(());
+        }
+    }
+}
+
 /// Forwards requests: four bytes of length, two bytes of API key, and the rest.
-fn requests(mut client: &TcpStream, mut broker: &TcpStream, gate: &Barrier) -> io::Result<()> {
+fn requests(
+    mut client: &TcpStream,
+    mut broker: &TcpStream,
+    gate: &Barrier,
+    held: &AtomicUsize,
+) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
         client.read_exact(&mut length)?;
         let mut request = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
         client.read_exact(&mut request)?;
-        if request.starts_with(&END_TXN) {
-            gate.pass();
+        if request.starts_with(&END_TXN) && gate.pass() {
+            held.fetch_add(1, Ordering::SeqCst);
         }
         broker.write_all(&[&length[..], &request].concat())?;
+        gate.change(|state| {
+            let behind = state
+                .closes_behind
+                .filter(|needle| request.windows(needle.len()).any(|window| window == *needle));
+            if behind.is_some() {
+                (state.is_closed, state.closes_behind) = (true, None);
+            }
+        });
     }
+}
+
+/// Returns what a reader of committed messages sees.
+async fn published(brokers: &str, topic: &str) -> Vec<Vec<u8>> {
+    let reader = TableReader::open_to_end(brokers, topic).await.unwrap();
+    let messages = reader.read_to_end().await.unwrap();
+    messages.into_iter().filter_map(|message| message.payload).collect()
 }
 
 mod full {
@@ -96,17 +160,86 @@ mod full {
         let writer = FencedWriter::take_over(&brokers, "held").await.unwrap();
         writer.write(&topic, key, b"first").await.unwrap();
 
-        way.gate.set(true);
+        way.gate.change(|state| state.is_closed = true);
         let late = writer.write(&topic, key, b"second").await.unwrap_err();
         assert!(late.is_retriable(), "{late:?}");
-        way.gate.set(false);
+        way.gate.change(|state| state.is_closed = false);
         at_last(async || writer.write(&topic, key, b"third").await).await;
-
-        let messages =
-            TableReader::open_to_end(&brokers, &topic).await.unwrap().read_to_end().await.unwrap();
-        let published: Vec<_> =
-            messages.iter().filter_map(|message| message.payload.as_deref()).collect();
-        assert_eq!(published[..2], [b"first".as_slice(), b"second"]);
+        let published = published(&brokers, &topic).await;
+        assert_eq!(published[0], b"first");
         assert_eq!(published.last().unwrap(), b"third");
+    }
+
+    /// The client does not say which transaction it ends.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_commit_that_arrives_late_ends_no_later_transaction() {
+        let way = DelayingProxy::new();
+        let broker = OwnBroker::advertised("late-commit", way.address().port()).await.unwrap();
+        way.lead_to(broker.server.address());
+        let (brokers, names) = (way.address().to_string(), TopicNames::new("late"));
+        ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
+        let (topic, key) = (names.checkpoint(), b"key".as_slice());
+        let writer = Arc::new(FencedWriter::take_over(&brokers, "late").await.unwrap());
+        writer.write(&topic, key, b"first").await.unwrap();
+
+        let late = way.gate.change(|state| {
+            state.is_closed = true;
+            state.come + 1
+        });
+        writer.write(&topic, key, b"second").await.unwrap_err();
+        way.gate.change(|state| {
+            state.kept.insert(late);
+            (state.is_closed, state.closes_behind) = (false, Some(b"third".as_slice()));
+        });
+        let (third, own_topic) = (Arc::clone(&writer), topic.clone());
+        let third = tokio::spawn(async move {
+            while let Err(error) = third.write(&own_topic, b"key", b"third").await {
+                assert!(error.is_retriable(), "{error:?}");
+            }
+        });
+        // Its message is written, and its commit is on the way.
+        let seen = way.gate.change(|state| state.come);
+        at_last(async || {
+            let (is_closed, come) = way.gate.change(|state| (state.is_closed, state.come));
+            if is_closed && come > seen { Ok(()) } else { Err((is_closed, come)) }
+        })
+        .await;
+        let answered = way.gate.answered.load(Ordering::SeqCst);
+        way.gate.change(|state| {
+            // All others stay where they are.
+            state.kept = (1..=state.come + 1).filter(|number| *number != late).collect();
+            state.is_closed = false;
+        });
+        at_last(async || match way.gate.answered.load(Ordering::SeqCst) {
+            now if now > answered => Ok(()),
+            now => Err(now),
+        })
+        .await;
+        let before = published(&brokers, &topic).await;
+        assert!(!before.contains(&b"third".to_vec()), "committed before its commit was sent");
+        way.gate.change(|state| state.kept.clear());
+        third.await.unwrap();
+        assert_eq!(published(&brokers, &topic).await.last().unwrap(), b"third");
+    }
+
+    /// The writer does not know whether it was replaced in between.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_writer_that_lost_an_answer_does_not_take_over_from_its_successor() {
+        let way = DelayingProxy::new();
+        let broker = OwnBroker::advertised("lost-commit", way.address().port()).await.unwrap();
+        way.lead_to(broker.server.address());
+        let (brokers, names) = (way.address().to_string(), TopicNames::new("lost"));
+        ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
+        let (topic, key) = (names.checkpoint(), b"key".as_slice());
+        let writer = FencedWriter::take_over(&brokers, "lost").await.unwrap();
+        writer.write(&topic, key, b"first").await.unwrap();
+        way.gate.change(|state| state.is_closed = true);
+        writer.write(&topic, key, b"second").await.unwrap_err();
+        way.gate.change(|state| state.is_closed = false);
+        let successor = FencedWriter::take_over(&brokers, "lost").await.unwrap();
+        successor.write(&topic, key, b"its own").await.unwrap();
+        let refused = writer.write(&topic, key, b"third").await.unwrap_err();
+        assert!(matches!(refused, topic::TopicError::Fenced { .. }), "{refused:?}");
+        assert_eq!(published(&brokers, &topic).await.last().unwrap(), b"its own");
     }
 }
