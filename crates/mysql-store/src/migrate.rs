@@ -1,11 +1,15 @@
 //! Schema migrations: forward only, run by command.
 
 use sqlx::{
-    ConnectOptions, Connection, Executor, MySqlPool,
+    Connection, Executor, MySqlPool,
     migrate::{MigrateError, Migrator},
 };
 
-use crate::{StoreError, connect, settings};
+use crate::{
+    StoreError,
+    connect::{self, session},
+    settings,
+};
 
 /// Every migration, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
@@ -29,7 +33,8 @@ const NEWER: &str = "the schema is newer than this program: run the version that
 /// migration fails.
 pub async fn run(url: &str) -> Result<(), StoreError> {
     create_database(url, &connect::database_of(url)?).await?;
-    let mut connection = connect::single(url).await?;
+    let mut connection = connect::migrating(url, None).await?;
+    session::check(&mut connection).await?;
     settings::check_triggers_allowed(&mut connection).await?;
     lock(&mut connection).await?;
     MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_error)?;
@@ -115,8 +120,7 @@ pub async fn create_database(url: &str, name: &str) -> Result<(), StoreError> {
         let sentence = format!("the database name {name:?} may hold only a-z, 0-9 and _");
         return Err(StoreError::Settings(sentence));
     }
-    let options = connect::options(url)?.database("information_schema");
-    let mut connection = options.connect().await.map_err(StoreError::query("connect"))?;
+    let mut connection = connect::migrating(url, Some("information_schema")).await?;
     let statement = format!("create database if not exists `{name}` character set utf8mb4");
     connection
         .execute(sqlx::AssertSqlSafe(statement))

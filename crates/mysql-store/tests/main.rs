@@ -13,5 +13,6 @@ mod templates;
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
+    mod session;
     mod tls;
 }
