@@ -7,6 +7,8 @@ mod coupons;
 mod expiries;
 mod harness;
 mod lease;
+mod migrating;
+mod old_versions;
 mod operators;
 mod schema;
 mod templates;
@@ -15,4 +17,5 @@ mod templates;
 pub(crate) mod full {
     mod session;
     mod tls;
+    mod versions;
 }
