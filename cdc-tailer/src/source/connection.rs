@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, io, time::Duration};
 
+use mysql_store::connect::session;
+
 use crate::{
     binlog::{
         event::{self, HEADER_LENGTH, Header},
@@ -74,6 +76,9 @@ impl Connection {
     fn log_in(server: &Server, session: &str) -> Result<Self, TailError> {
         let line = log_in(&server.address, HEARTBEAT + SILENCE_MAX)?;
         let mut wire = Wire::new(line, server.packet_bytes_max);
+        for statement in session::statements() {
+            wire.run(&statement)?;
+        }
         let period = HEARTBEAT.as_nanos();
         let heartbeats =
             format!(", @master_heartbeat_period = {period}, @source_heartbeat_period = {period}");

@@ -46,6 +46,7 @@ pub use servers::kafka::archive_kafka_classes;
 pub use servers::{Flavor, Options, Servers, mysql_beside};
 pub use testing::fake_clock::FakeClock;
 pub use testing::golden::{golden, golden_rows};
+pub use testing::imposed::{INIT_CONNECT, imposed};
 pub use testing::not_checked::{if_installed, not_checked};
 pub use testing::test_servers::{Scope, TestServers};
 pub use tier::{full_only, quick_fault_test_of};

@@ -100,9 +100,10 @@ impl StoreError {
     }
 
     /// Returns whether the server refuses us at every attempt: a wrong user or password (1045, 1698), no right to the
-    /// database (1044), or no such database (1049).
+    /// database (1044), no such database (1049), or a session that is not as we need it (also 1193, 1231).
     pub fn is_denied(&self) -> bool {
-        matches!(self.number(), Some(1044 | 1045 | 1049 | 1698))
+        matches!(self, Self::Settings(_))
+            || matches!(self.number(), Some(1044 | 1045 | 1049 | 1193 | 1231 | 1698))
     }
 
     /// Returns whether a wait for a row locked by another transaction timed out (1205).
@@ -145,7 +146,7 @@ impl StoreError {
                     matches!(
                         self.number(),
                         Some(1040 | 1053 | 1077 | 1079 | 1152 | 1158..=1161 | 1184 | 1203 | 1290)
-                            | Some(1317 | 1927 | 2006 | 2013 | 3024 | 4031)
+                            | Some(1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031)
                     )
                 }
                 sqlx::Error::Io(_)

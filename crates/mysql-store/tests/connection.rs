@@ -10,7 +10,11 @@ use std::{
 
 use chrono::TimeDelta;
 use futures::TryStreamExt as _;
-use mysql_store::{MySqlConnection, StoreError, connect, settings, stock};
+use mysql_store::{
+    MySqlConnection, StoreError,
+    connect::{self, session},
+    settings, stock,
+};
 use sqlx::{Connection, Row};
 
 use crate::harness::{
@@ -316,6 +320,31 @@ async fn a_clock_is_ahead_or_behind_by_what_no_round_trip_explains() {
     for (by, size) in [(hour, hour), (-hour, -hour)] {
         let skew = settings::skew(connection, || theirs() + by).await.unwrap();
         assert!((skew - size).abs() < TimeDelta::minutes(1), "{skew}");
+    }
+}
+
+/// What an `init_connect`, a proxy or an administrator's default can do to a session in spite of what it sets.
+#[tokio::test]
+async fn a_session_that_is_not_as_it_was_set_or_whose_changes_are_not_logged_is_refused_by_name() {
+    let store = Store::new("refused session").await;
+    for (statement, name) in [
+        ("set session autocommit = 0", "autocommit is OFF"),
+        ("set session sql_safe_updates = 1", "sql_safe_updates is ON"),
+        ("set session sql_mode = 'ANSI_QUOTES'", "sql_mode is ANSI_QUOTES"),
+        (
+            "set session transaction isolation level repeatable read",
+            "_isolation is REPEATABLE-READ",
+        ),
+        ("set names latin1", "character_set_client is latin1"),
+        ("set session sql_log_bin = 0", "sql_log_bin is OFF"),
+        ("set session binlog_row_image = 'MINIMAL'", "binlog_row_image is MINIMAL"),
+        ("set session binlog_format = 'STATEMENT'", "binlog_format is STATEMENT"),
+    ] {
+        let mut connection = store.another().await;
+        session::check(&mut connection).await.unwrap();
+        execute(&mut connection, statement).await;
+        let refused = session::check(&mut connection).await.unwrap_err().to_string();
+        assert!(refused.contains(name), "{statement}: {refused}");
     }
 }
 

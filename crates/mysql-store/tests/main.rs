@@ -7,11 +7,15 @@ mod coupons;
 mod expiries;
 mod harness;
 mod lease;
+mod migrating;
+mod old_versions;
 mod operators;
 mod schema;
 mod templates;
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
+    mod session;
     mod tls;
+    mod versions;
 }

@@ -11,6 +11,7 @@ pub(crate) mod full {
     pub(crate) mod boot;
     mod getting_started;
     pub(crate) mod metrics;
+    mod migration;
     pub(crate) mod operations;
     pub(crate) mod stack;
     pub(crate) mod tls;

@@ -17,6 +17,7 @@ use crate::StoreError;
 pub use crate::error::ANSWER_MAX;
 
 mod pooled;
+pub mod session;
 
 pub use pooled::{Pooled, Transaction};
 
@@ -26,16 +27,26 @@ pub use sqlx::mysql::MySqlSslMode as SslMode;
 /// Longest wait for a pooled connection: longer than a checkpoint stall, shorter than a handler's deadline.
 const ACQUIRE_MAX: Duration = Duration::from_secs(3);
 
-/// Session of a pooled connection outside transactions. A statement waits for a row longer than a stopped process can
-/// lock one ([`IDLE_SECONDS`]), so that it sees the outcome.
-const POOL_SESSION: &str =
-    "set session innodb_lock_wait_timeout = 6, session wait_timeout = default";
+/// Session of a pooled connection outside transactions, beside [`session::opening`]. A statement waits for a row longer
+/// than a stopped process can lock one ([`IDLE_SECONDS`]), so that it sees the outcome. An idle connection lasts eight
+/// hours, as by MySQL's own default.
+const POOL_SESSION: &str = "set session innodb_lock_wait_timeout = 6, session wait_timeout = 28800";
+
+/// Session of a single connection: both values are MySQL's own defaults.
+const SINGLE_SESSION: &str =
+    "set session innodb_lock_wait_timeout = 50, session wait_timeout = 28800";
+
+/// Session of a migration. New statements on a table wait behind one that waits for the table, so that is for half a
+/// minute at most: without a limit, a forgotten transaction of somebody would stop all claims. MariaDB's `alter_algorithm`
+/// would refuse a change that needs another algorithm.
+const MIGRATION_SESSION: &str = "set session innodb_lock_wait_timeout = 30, session lock_wait_timeout = 30, \
+     session wait_timeout = 28800 /*M! , session alter_algorithm = 'DEFAULT' */";
 
 /// Session of a connection that returns to the pool. On a server that has become read-only it fails: there the
 /// subquery returns two rows, which is an error. Such a connection is closed, and the next one may lead to the new
 /// primary.
 const POOL_SESSION_AGAIN: &str = "set session innodb_lock_wait_timeout = \
-     (select 6 union select if(@@global.read_only, 7, 6)), session wait_timeout = default";
+     (select 6 union select if(@@global.read_only, 7, 6)), session wait_timeout = 28800";
 
 /// Text of [`TRANSACTION_SESSION`], for `concat!`.
 macro_rules! transaction_session {
@@ -106,6 +117,11 @@ pub fn options(url: &str) -> Result<MySqlConnectOptions, StoreError> {
     let options = options
         .statement_cache_capacity(STATEMENTS_CACHED)
         .charset("utf8mb4")
+        // `session::opening` sets what the driver would set by these.
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+        .timezone(None)
+        .set_names(false)
         .disable_statement_logging();
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let names: Vec<&str> =
@@ -153,22 +169,42 @@ pub fn database_of(url: &str) -> Result<String, StoreError> {
 /// Opens a pool of at most `connections` for reads and single statements, READ COMMITTED.
 ///
 /// # Errors
-/// The URL is invalid, or the server cannot be reached.
+/// The URL is invalid, the server cannot be reached, or a session there is not what we depend on ([`session::check`]).
 pub async fn pool(url: &str, connections: u32) -> Result<MySqlPool, StoreError> {
-    MySqlPoolOptions::new()
+    let options = options(url)?;
+    let opening = session::opening(&options, POOL_SESSION);
+    let connected = MySqlPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(ACQUIRE_MAX)
-        .after_connect(|connection, _| Box::pin(prepare(connection)))
+        .after_connect(move |connection, _| {
+            let opening = opening.clone();
+            Box::pin(async move { session::set_up(connection, &opening).await })
+        })
         .after_release(|connection, _| Box::pin(is_fit(connection)))
-        .connect_with(options(url)?)
-        .await
-        .map_err(StoreError::query("connect"))
+        .connect_with(options.clone())
+        .await;
+    let pool = match connected {
+        // A pool tries again after a refusal, until its time is over, and then does not say why.
+        Err(sqlx::Error::PoolTimedOut) => {
+            let refused = timeout(ACQUIRE_MAX, open(&options, POOL_SESSION)).await;
+            let said = refused.ok().and_then(Result::err).filter(|error| !error.is_unavailable());
+            let silent = || StoreError::query("connect")(sqlx::Error::PoolTimedOut);
+            return Err(said.unwrap_or_else(silent));
+        }
+        connected => connected.map_err(StoreError::query("connect"))?,
+    };
+    within(async { session::check(&mut *acquire(&pool).await?).await }).await?;
+    Ok(pool)
 }
 
-async fn prepare(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    connection.execute("set session transaction isolation level read committed").await?;
-    connection.execute(POOL_SESSION).await?;
-    Ok(())
+/// Opens a connection with a session of this kind.
+async fn open(options: &MySqlConnectOptions, kind: &str) -> Result<MySqlConnection, StoreError> {
+    let mut connection =
+        MySqlConnection::connect_with(options).await.map_err(StoreError::query("connect"))?;
+    let opening = session::opening(options, kind);
+    let set_up = session::set_up(&mut connection, &opening).await;
+    set_up.map_err(StoreError::query("set up the session of a connection"))?;
+    Ok(connection)
 }
 
 /// Returns whether a returned connection can be used again, and resets its session from that of a transaction. The
@@ -284,28 +320,34 @@ pub async fn commit(transaction: Transaction) -> Result<(), StoreError> {
 /// Opens one connection for one-off work, READ COMMITTED.
 ///
 /// # Errors
-/// The URL is invalid, or the server cannot be reached.
+/// The URL is invalid, the server cannot be reached, or it refuses our session.
 pub async fn single(url: &str) -> Result<MySqlConnection, StoreError> {
-    let mut connection = MySqlConnection::connect_with(&options(url)?)
-        .await
-        .map_err(StoreError::query("connect"))?;
-    connection
-        .execute("set session transaction isolation level read committed")
-        .await
-        .map_err(StoreError::query("set the isolation level"))?;
-    Ok(connection)
+    open(&options(url)?, SINGLE_SESSION).await
+}
+
+/// Opens a connection for migrations, to the URL's own database or to another one.
+///
+/// # Errors
+/// As [`single`].
+pub(crate) async fn migrating(
+    url: &str,
+    database: Option<&str>,
+) -> Result<MySqlConnection, StoreError> {
+    let options = options(url)?;
+    let options = match database {
+        Some(database) => options.database(database),
+        None => options,
+    };
+    open(&options, MIGRATION_SESSION).await
 }
 
 /// Opens a connection for the transactions of one task, such as a lander or the mover of coupons: it waits briefly for
 /// locks, and the server ends it soon if the process stops.
 ///
 /// # Errors
-/// The URL is invalid, or the server cannot be reached.
+/// As [`single`].
 pub async fn lander(url: &str) -> Result<MySqlConnection, StoreError> {
-    let mut connection = single(url).await?;
-    let limited = connection.execute(LANDER_SESSION).await;
-    limited.map_err(StoreError::query("set a lander's session"))?;
-    Ok(connection)
+    open(&options(url)?, LANDER_SESSION).await
 }
 
 /// Keeps an idle connection alive.

@@ -9,7 +9,10 @@ use std::{
 
 use sqlx::{AssertSqlSafe, Executor, MySqlConnection, MySqlPool, mysql::MySqlPoolOptions};
 
-use crate::{StoreError, connect};
+use crate::{
+    StoreError,
+    connect::{self, session},
+};
 
 /// Longest time that the server works on one statement: ten times what the largest one takes for ten million coupons. A
 /// killed process may leave a statement running for this long; one that is asked to stop leaves none.
@@ -34,18 +37,21 @@ impl Reader {
     pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
         let numbers: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
         let known = Arc::clone(&numbers);
+        let options = connect::options(url)?;
+        let opening = session::opening(&options, &kind());
         let pool = MySqlPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_MAX)
             .after_connect(move |connection, _| {
-                let known = Arc::clone(&known);
+                let (known, opening) = (Arc::clone(&known), opening.clone());
                 Box::pin(async move {
-                    let number = prepare(connection).await?;
+                    session::set_up(connection, &opening).await?;
+                    let number = number_of(connection).await?;
                     known.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
                     Ok(())
                 })
             })
-            .connect_with(connect::options(url)?)
+            .connect_with(options)
             .await
             .map_err(StoreError::query("connect"))?;
         Ok(Self { pool, url: url.to_owned(), numbers })
@@ -70,18 +76,19 @@ impl Reader {
     }
 }
 
-/// Sets a connection up and returns its id.
-async fn prepare(connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
-    let version: String =
-        sqlx::query_scalar("select version()").fetch_one(&mut *connection).await?;
-    let limit = if version.to_ascii_lowercase().contains("mariadb") {
-        format!("max_statement_time = {}", STATEMENT_MAX.as_secs())
-    } else {
-        format!("max_execution_time = {}", STATEMENT_MAX.as_millis())
-    };
-    connection.execute("set session transaction isolation level read committed").await?;
-    connection.execute("set session transaction read only").await?;
-    connection.execute(AssertSqlSafe(format!("set session {limit}"))).await?;
+/// The session of a reader, beside what all connections have: it cannot write, and [`STATEMENT_MAX`] bounds each statement.
+fn kind() -> String {
+    format!(
+        "set session transaction read only; \
+         set session wait_timeout = 28800 \
+         /*M! , session max_statement_time = {} */ /*!80000 , session max_execution_time = {} */",
+        STATEMENT_MAX.as_secs(),
+        STATEMENT_MAX.as_millis()
+    )
+}
+
+/// Returns the server's id of a connection.
+async fn number_of(connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
     sqlx::query_scalar("select cast(connection_id() as unsigned)").fetch_one(connection).await
 }
 

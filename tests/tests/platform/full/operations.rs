@@ -14,8 +14,8 @@ use std::{
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{
-    Endpoints, Flavor, Options, OwnView, Servers, TestServers, if_installed, not_checked,
-    project_root,
+    Endpoints, Flavor, INIT_CONNECT, Options, OwnView, Servers, TestServers, if_installed, imposed,
+    not_checked, project_root,
 };
 use mysql_store::{connect, migrate, verify};
 use pipeline_tests::{World, until};
@@ -417,6 +417,7 @@ async fn migrated_by_ops(endpoints: &Endpoints, administrator: &str) {
     administer(administrator, &grants.collect::<Vec<_>>()).await;
 }
 
+/// The database server also gives every new session what somebody else's SQL may like and ours cannot bear.
 async fn on_servers_set_by_ops(flavor: Flavor) {
     let folder = own_folder(flavor.name());
     let options = Options { flavor, database_arguments: mysql_settings(), ..Options::default() };
@@ -439,6 +440,9 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
         ..own.clone()
     })
     .scope("by ops");
+    let defaults = imposed(flavor).map(|assignment| format!("set global {assignment}"));
+    let defaults = defaults.chain([format!("set global init_connect = \"{INIT_CONNECT}\"")]);
+    administer(&own.database_url, &defaults.collect::<Vec<_>>()).await;
     migrated_by_ops(&scope.endpoints, &own.database_url).await;
     let mut world = World::start_as(scope, |platform| {
         let url = platform.endpoints.database_url.clone();

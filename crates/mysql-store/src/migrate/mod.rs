@@ -1,11 +1,19 @@
 //! Schema migrations: forward only, run by command.
 
-use sqlx::{
-    ConnectOptions, Connection, Executor, MySqlPool,
-    migrate::{MigrateError, Migrator},
-};
+mod progress;
+mod statements;
+mod steps;
 
-use crate::{StoreError, connect, settings};
+use std::collections::HashMap;
+
+use sqlx::{Connection, Executor, MySqlPool, migrate::Migrator};
+
+use self::progress::Progress;
+use crate::{
+    StoreError,
+    connect::{self, session},
+    settings,
+};
 
 /// Every migration, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
@@ -22,22 +30,78 @@ const MISSING: &str = "the schema is missing: run `api --migrate`";
 /// Message for a schema that a later version has migrated.
 const NEWER: &str = "the schema is newer than this program: run the version that migrated it";
 
-/// Creates the database if it is absent, and applies the missing migrations.
+/// Creates the database if it is absent, and applies the missing migrations. After it was cut short, wherever that was, the
+/// next call goes on.
 ///
 /// # Errors
-/// The server cannot be reached, does not let this user create triggers, the schema is newer than this program, or a
-/// migration fails.
+/// The server cannot be reached, does not let this user create triggers, the schema is newer than this program or has a
+/// migration with another text, another process migrates, or a migration fails.
 pub async fn run(url: &str) -> Result<(), StoreError> {
     create_database(url, &connect::database_of(url)?).await?;
-    let mut connection = connect::single(url).await?;
+    let mut connection = connect::migrating(url, None).await?;
+    session::check(&mut connection).await?;
     settings::check_triggers_allowed(&mut connection).await?;
     lock(&mut connection).await?;
-    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_error)?;
+    let recorded = recorded(&mut connection).await?;
+    for migration in MIGRATIONS.iter() {
+        match recorded.get(&migration.version) {
+            Some(row) if row.is_finished => {}
+            row => {
+                let progress = row.map(|row| row.progress);
+                steps::apply(&mut connection, migration, progress).await?;
+            }
+        }
+    }
     connection.close().await.map_err(StoreError::query("close the connection"))
 }
 
-/// Waits until no other process migrates this database. The lock ends with the connection. The driver's own lock waits
-/// for "-1 seconds", which MariaDB takes as an error, and continues without a lock.
+/// What `_sqlx_migrations` has of a migration.
+struct Recorded {
+    is_finished: bool,
+    progress: Progress,
+}
+
+/// Reads which migrations have begun. Creates their table if it is absent, as the driver's own migrator did, which has
+/// applied those of earlier versions.
+async fn recorded(
+    connection: &mut sqlx::MySqlConnection,
+) -> Result<HashMap<i64, Recorded>, StoreError> {
+    let table = "create table if not exists _sqlx_migrations (\
+                 version bigint primary key, description text not null, \
+                 installed_on timestamp not null default current_timestamp, \
+                 success boolean not null, checksum blob not null, execution_time bigint not null\
+                 ) engine = innodb";
+    connection.execute(table).await.map_err(StoreError::query("create the migrations' table"))?;
+    let rows: Vec<(i64, Vec<u8>, bool, i64)> =
+        sqlx::query_as("select version, checksum, success, execution_time from _sqlx_migrations")
+            .fetch_all(connection)
+            .await
+            .map_err(StoreError::query("read which migrations are applied"))?;
+    let mut recorded = HashMap::new();
+    for (version, checksum, is_finished, execution_time) in rows {
+        let Some(migration) = MIGRATIONS.iter().find(|migration| migration.version == version)
+        else {
+            return Err(StoreError::Settings(NEWER.to_owned()));
+        };
+        if *migration.checksum != *checksum {
+            return Err(StoreError::Settings(format!(
+                "migration {version} has another text in this program than when it was applied: run a released version"
+            )));
+        }
+        let progress = Progress::decode(execution_time);
+        recorded.insert(version, Recorded { is_finished, progress });
+    }
+    Ok(recorded)
+}
+
+/// The statements of all migrations, in order, for tests.
+#[cfg(feature = "verify")]
+pub fn all_statements() -> Vec<String> {
+    MIGRATIONS.iter().flat_map(|migration| statements::statements(migration.sql.as_str())).collect()
+}
+
+/// Waits until no other process migrates this database. The lock ends with the connection, and not before the server has
+/// ended a statement whose process is gone.
 async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
     let got: Option<i64> = sqlx::query_scalar("select get_lock(concat(database(), '.migrate'), ?)")
         .bind(LOCK_WAIT_SECONDS)
@@ -47,7 +111,8 @@ async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> 
     if got == Some(1) {
         return Ok(());
     }
-    let sentence = "another process is migrating this database: wait for it, then migrate again";
+    let sentence = "another process is migrating this database, or the server still carries out a statement of one that has \
+                    ended: wait until `show full processlist` shows none, then migrate again";
     Err(StoreError::Settings(sentence.to_owned()))
 }
 
@@ -115,19 +180,11 @@ pub async fn create_database(url: &str, name: &str) -> Result<(), StoreError> {
         let sentence = format!("the database name {name:?} may hold only a-z, 0-9 and _");
         return Err(StoreError::Settings(sentence));
     }
-    let options = connect::options(url)?.database("information_schema");
-    let mut connection = options.connect().await.map_err(StoreError::query("connect"))?;
+    let mut connection = connect::migrating(url, Some("information_schema")).await?;
     let statement = format!("create database if not exists `{name}` character set utf8mb4");
     connection
         .execute(sqlx::AssertSqlSafe(statement))
         .await
         .map_err(StoreError::query("create the database"))?;
     connection.close().await.map_err(StoreError::query("close the connection"))
-}
-
-fn migration_error(error: MigrateError) -> StoreError {
-    if matches!(error, MigrateError::VersionMissing(_)) {
-        return StoreError::Settings(NEWER.to_owned());
-    }
-    StoreError::Query { operation: "apply the migrations", source: error.into() }
 }
