@@ -123,9 +123,12 @@ pub(crate) fn unknown_template() -> Problem {
 
 impl From<mysql_store::StoreError> for Problem {
     fn from(error: mysql_store::StoreError) -> Self {
+        if error.is_conflict() {
+            runtime::seldom!("requests meet others at MySQL's rows", runtime::report(&error));
+            return Self::overtaken();
+        }
         runtime::seldom!("requests fail at MySQL", runtime::report(&error));
-        let contended = error.is_conflict();
-        Self { contended, ..Self::no_store() }
+        Self::no_store()
     }
 }
 

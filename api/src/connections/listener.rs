@@ -9,8 +9,9 @@ use std::{
 
 use axum::Router;
 use hyper::{
-    Request,
+    Request, Response,
     body::Incoming,
+    header,
     server::conn::http1,
     service::{Service as _, service_fn},
 };
@@ -75,6 +76,8 @@ pub(crate) async fn serve(
     let limits = connections.limits();
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(HEAD_BYTES_MAX);
+    // A client may end its side behind its request, and gets its answer. `TimedStream` notices those that have left.
+    http.half_close(true);
     let served = GracefulShutdown::new();
     while let Some(taken) = stop.run_until_cancelled(next(&listener, &connections)).await {
         let (permit, stream, peer) = match taken {
@@ -100,7 +103,7 @@ pub(crate) async fn serve(
             let (answer, connection) = (routes.call(request), Arc::clone(&connection));
             async move {
                 let answer = answer.await;
-                connection.answered();
+                connection.answered(answer.as_ref().is_ok_and(is_stream));
                 answer
             }
         });
@@ -124,6 +127,12 @@ async fn next(
     // Answers are written whole, so waiting for more gains nothing.
     stream.set_nodelay(true)?;
     Ok((permit, stream, peer.ip()))
+}
+
+/// Returns whether an answer is a stream of events, which has no end of its own.
+fn is_stream<B>(answer: &Response<B>) -> bool {
+    let kind = answer.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// Returns whether the failure is this client's, which left early: the next one can be accepted.

@@ -21,7 +21,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -85,6 +85,8 @@ pub(crate) struct Connection {
     peer: IpAddr,
     state: Mutex<State>,
     reads: Mutex<Reads>,
+    /// Whether the answer is a stream of events.
+    streams: AtomicBool,
     _permit: OwnedSemaphorePermit,
     _of_address: Option<OfAddress>,
 }
@@ -175,6 +177,7 @@ impl Connections {
             peer,
             state: Mutex::new(State::Waiting),
             reads: Mutex::default(),
+            streams: AtomicBool::new(false),
             _permit: permit,
             _of_address: of_address,
         }))
@@ -248,9 +251,10 @@ impl Connection {
         self.turn(State::Working);
     }
 
-    /// Marks the answer as made. The bytes read for its request are held no longer.
-    pub(crate) fn answered(&self) {
+    /// Marks the answer as made. The bytes read for its request are held no longer. `streams`: it is a stream of events.
+    pub(crate) fn answered(&self, streams: bool) {
         self.turn(State::Answering);
+        self.streams.store(streams, Relaxed);
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         let left = reads.held.min(reads.last);
         self.hold(&mut reads, left);
@@ -262,6 +266,16 @@ impl Connection {
         if *state == State::Answering {
             self.turn_from(&mut state, State::Waiting);
         }
+    }
+
+    /// Returns whether a request is being read or worked on.
+    pub(crate) fn is_working(&self) -> bool {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) == State::Working
+    }
+
+    /// Returns whether the last answer is a stream of events.
+    pub(crate) fn streams(&self) -> bool {
+        self.streams.load(Relaxed)
     }
 
     /// Returns whether more of a request may be read.

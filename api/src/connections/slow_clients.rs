@@ -1,23 +1,26 @@
 //! Tests of clients that are slower than allowed, at a real listener: each is ended in time, by an answer or by the end
 //! of its connection, and others are served meanwhile.
 
-use std::{future, iter, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future, iter, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     body::Bytes,
     middleware,
+    response::sse::{Event, Sse},
     routing::{get, post},
 };
+use futures::stream;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    time::{Instant, interval, timeout},
+    task::yield_now,
+    time::{Instant, interval, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    connections::{Connections, client_address::Network, limits::Limits, listener},
+    connections::{Connections, State, client_address::Network, limits::Limits, listener},
     router::{Bounds, bounded, counted},
 };
 
@@ -252,5 +255,75 @@ async fn a_client_that_reads_gets_a_large_answer_whole_beside_one_that_does_not(
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert_eq!(body.len(), LARGE);
     })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_ends_its_side_behind_its_request_gets_its_answer() {
+    let later = async || {
+        sleep(SHORT).await;
+        "later"
+    };
+    let more = Router::new().route("/later", get(later));
+    serving_by(LONG, Vec::new(), more, async |address, _| {
+        let two = "GET /fast HTTP/1.1\r\nhost: a\r\n\r\nGET /later HTTP/1.1\r\nhost: a\r\n\r\n";
+        for (request, end) in [
+            ("GET /fast HTTP/1.1\r\nhost: a\r\n\r\n", "served"),
+            ("GET /later HTTP/1.1\r\nhost: a\r\n\r\n", "later"),
+            ("POST /body HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbody", "body"),
+            (two, "later"),
+        ] {
+            let mut line = sent(address, request).await;
+            line.shutdown().await.unwrap();
+            let answer = rest(&mut line).await;
+            assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(end), "{answer}");
+        }
+        let mut large = sent(address, "GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        large.shutdown().await.unwrap();
+        let answer = rest(&mut large).await;
+        assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), LARGE);
+        assert_serves(address).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_is_not_worked_for_any_longer() {
+    let events = async || Sse::new(stream::pending::<Result<Event, Infallible>>());
+    let more = Router::new().route("/events", get(events));
+    // There is one connection slot: the next client is served once the one before has lost it.
+    serving_by(
+        Limits { connections: 1, ..LONG },
+        Vec::new(),
+        more,
+        async |address, connections| {
+            let silent = "GET /silent HTTP/1.1\r\nhost: a\r\n\r\n";
+            let working = async || {
+                let waits = async {
+                    while connections.in_state(State::Working) == 0 {
+                        yield_now().await;
+                    }
+                };
+                timeout(PATIENCE, waits).await.unwrap();
+            };
+            let left = sent(address, silent).await;
+            working().await;
+            drop(left);
+            assert_serves(address).await;
+            let reset = sent(address, silent).await;
+            working().await;
+            reset.set_zero_linger().unwrap();
+            drop(reset);
+            assert_serves(address).await;
+            // It follows a stream without an end, and the end of its side ends the stream.
+            let mut follows = sent(address, "GET /events HTTP/1.1\r\nhost: a\r\n\r\n").await;
+            let mut head = [0; 15];
+            follows.read_exact(&mut head).await.unwrap();
+            assert_eq!(&head, b"HTTP/1.1 200 OK");
+            follows.shutdown().await.unwrap();
+            rest(&mut follows).await;
+            assert_serves(address).await;
+        },
+    )
     .await;
 }

@@ -28,6 +28,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// with unread bytes is reset, and its client would not see why its request was refused.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How long a request is worked on after the end of its client's side. Such a client may only have nothing more to send,
+/// and waits for its answer; or it has left, and the system says the same of both until an answer is sent. So this is
+/// longer than nearly every answer takes, also one that waits for a locked row (3 s), and what a client that has left can
+/// make us do for nothing. A reset ends the work at once. So does the end of a client's side while it follows a stream of
+/// events, which has no end of its own.
+const HALF_CLOSED_MAX: Duration = Duration::from_secs(5);
+
 /// Bytes discarded at a time.
 const THROWN_AWAY: usize = 4 * 1024;
 
@@ -47,6 +54,8 @@ pub(crate) struct TimedStream {
     look: Pin<Box<Sleep>>,
     /// When the [`LINGER`] after the last answer ends.
     closing: Option<Instant>,
+    /// Timer of [`HALF_CLOSED_MAX`], once the client's side has ended.
+    left: Option<Pin<Box<Sleep>>>,
 }
 
 /// An answer that its client does not have in full.
@@ -71,6 +80,7 @@ impl TimedStream {
             newest: None,
             look: Box::pin(sleep(LOOK_EVERY)),
             closing: None,
+            left: None,
         }
     }
 
@@ -97,6 +107,23 @@ impl TimedStream {
             Some(answer) if !answer.whole => answer.until = self.written,
             Some(_) => self.newest = Some(next),
             None => self.oldest = Some(next),
+        }
+    }
+
+    /// Resolves when the client has left, and registers the task for that moment. hyper does not read while a request is
+    /// worked on, so it would not notice.
+    fn poll_left(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let mut byte = [0];
+        match self.stream.poll_peek(context, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0)) if self.connection.streams() => {
+                Poll::Ready(io::ErrorKind::ConnectionAborted.into())
+            }
+            Poll::Ready(Ok(0)) if self.connection.is_working() => {
+                let left = self.left.get_or_insert_with(|| Box::pin(sleep(HALF_CLOSED_MAX)));
+                left.as_mut().poll(context).map(|()| io::ErrorKind::ConnectionAborted.into())
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(error),
+            Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
         }
     }
 
@@ -198,6 +225,9 @@ impl AsyncWrite for TimedStream {
         let line = self.get_mut();
         for answer in [&mut line.oldest, &mut line.newest].into_iter().flatten() {
             answer.whole = true;
+        }
+        if let Poll::Ready(left) = line.poll_left(context) {
+            return Poll::Ready(Err(left));
         }
         Pin::new(&mut line.stream).poll_flush(context)
     }

@@ -49,7 +49,7 @@ impl Worker {
             }
         };
         let now = self.app.clock.now();
-        let ended = connect::within(async {
+        let end = || async {
             let mut transaction = connect::begin(&self.app.pool).await?;
             let rest = if job.state == JobState::Cancelling {
                 job_row::cancel_rest(&mut transaction, job.id, job.template_id).await?.to_vec()
@@ -64,8 +64,12 @@ impl Worker {
                 connect::commit(transaction).await?;
             }
             Ok::<_, anyhow::Error>(mine.then_some(rest))
-        });
-        let Some(rest) = ended.await? else { return Ok(()) };
+        };
+        let conflicts = |error: &anyhow::Error| {
+            error.downcast_ref().is_some_and(mysql_store::StoreError::is_conflict)
+        };
+        let ended = connect::within(connect::retried(end, conflicts)).await?;
+        let Some(rest) = ended else { return Ok(()) };
         for (outcome, rows) in rest {
             metrics::counter!(JOB_ROWS.name, "outcome" => outcome.word()).increment(rows);
         }

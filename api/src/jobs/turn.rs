@@ -8,7 +8,7 @@ use landing::{
     resolver::GRACE,
 };
 use mysql_store::{
-    connect,
+    StoreError, connect,
     job::{self, Job, TurnEnd, UnderWay},
     job_row::{self, Done, JobRow},
 };
@@ -161,16 +161,16 @@ impl Worker {
             pause_if_cancelling: if found.under_way { lands_within } else { Duration::ZERO },
         };
         self.app.points.reach("jobs.before_outcomes").await?;
-        let written = connect::within(async {
+        let write = || async {
             let mut transaction = connect::begin(&self.app.pool).await?;
             job_row::write(&mut transaction, job.id, &found.done).await?;
             let mine = job::end_turn(&mut transaction, job.id, &self.owner, end).await?;
             if mine {
                 connect::commit(transaction).await?;
             }
-            Ok::<_, mysql_store::StoreError>(mine)
-        });
-        if !written.await? {
+            Ok::<_, StoreError>(mine)
+        };
+        if !connect::within(connect::retried(write, StoreError::is_conflict)).await? {
             info!(job.id = %job.id, "a turn lasted longer than its lease; another worker has the job");
             return Ok(());
         }

@@ -48,7 +48,10 @@ impl Stories {
             let _turn = &held;
             // Decoding each claim of a sale would take seconds.
             payload.windows(text.len()).any(|part| part == text.as_bytes())
-                && decode_claim(payload).is_ok_and(|queued| queued.admission.claim.id == id)
+                && decode_claim(payload).is_ok_and(|queued| {
+                    let claim = &queued.admission.claim;
+                    claim.id == id && claim.template_id == template
+                })
         };
         match find_message(&self.brokers, &self.names.claims(), partition, span, fits).await {
             Ok(Search::Found(message)) => match relayed(*message) {

@@ -120,7 +120,7 @@ impl Stories {
 async fn rows(pool: &MySqlPool, asked: &StorySubject) -> Result<Rows, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(pool).await?;
-        let admitted = story::admitted(&mut connection, asked.id).await?;
+        let admitted = story::admitted(&mut connection, asked.id, asked.template).await?;
         let coupons = match &asked.end {
             End::Landed(ids) => story::coupons(&mut connection, ids).await?,
             End::UnderWay | End::Rejected { .. } | End::GivenUp { .. } => Vec::new(),

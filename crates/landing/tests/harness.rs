@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use coupon::{Claim, ClaimId, Epoch, LandedClaim, Template, TemplateId, TemplateState, UserId};
 use devstack::{Endpoints, TestServers};
 use landing::{
-    claims::{Answer, Bounds, CLAIMS_MAX, Claims, Unavailable},
+    claims::{Answer, Bounds, CLAIMS_MAX, Claims, Unavailable, fate::Asker},
     gates::{Gates, PRELOAD},
     ids::Ids,
     lander,
@@ -27,11 +27,13 @@ use mysql_store::{
 use redis_gate::{Entry, Gate, GateRedis, Meta};
 use runtime::{Clock, FailPoints};
 use sqlx::Row;
-use testkit::{STATE_MAX, until_true};
+use testkit::{MERCHANT, STATE_MAX, until_true};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const USER: UserId = UserId(70);
+/// Who owns the templates.
+pub(crate) const OPERATOR: Asker = Asker::Merchant(MERCHANT);
 
 /// Interval between polls.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

@@ -17,6 +17,7 @@ mod rebuild;
 mod resolver;
 mod returns;
 mod sold_out;
+mod strangers;
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use landing::{
     claims::{
         Answer, Unavailable,
-        fate::{ClaimQuery, Fate, fate},
+        fate::{Asker, ClaimQuery, Fate, fate},
     },
     resolver::{Resolved, Resolver},
 };
@@ -18,7 +18,7 @@ use sqlx::Connection;
 use testkit::until_true;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::harness::{Process, TEMPLATE, USER, World, again, claim, execute, now};
+use crate::harness::{OPERATOR, Process, TEMPLATE, USER, World, again, claim, execute, now};
 
 fn resolver(world: &World, grace: Duration) -> Resolver {
     Resolver { grace, ..world.resolver() }
@@ -223,17 +223,17 @@ async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
     let world = World::open("asked by another", 10, 1).await;
     let theirs = claim(USER, "a", 1);
     let epoch = admit(&world, &theirs).await;
-    let asked = |user| ClaimQuery { id: theirs.id, template: Some(TEMPLATE), user };
+    let asked = |asker| ClaimQuery { id: theirs.id, template: Some(TEMPLATE), asker };
     let later = now() + TimeDelta::minutes(2);
-    for user in [Some(UserId(71)), None] {
-        let fate = fate(&world.pool, &world.gate, asked(user), later, || true).await.unwrap();
+    for asker in [Asker::User(UserId(71)), OPERATOR] {
+        let fate = fate(&world.pool, &world.gate, asked(asker), later, || true).await.unwrap();
         assert!(matches!(fate, Fate::Processing { user: Some(USER), .. }), "{fate:?}");
     }
     // A wrong clock does not make it count as lost either.
     for minutes in [-20, -2, 2, 20] {
         let now = now() + TimeDelta::minutes(minutes);
-        for user in [Some(USER), None] {
-            let fate = fate(&world.pool, &world.gate, asked(user), now, || true).await.unwrap();
+        for asker in [Asker::User(USER), OPERATOR] {
+            let fate = fate(&world.pool, &world.gate, asked(asker), now, || true).await.unwrap();
             assert!(
                 matches!(fate, Fate::Processing { user: Some(USER), .. }),
                 "{minutes} {fate:?}"

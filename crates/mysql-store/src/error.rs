@@ -93,10 +93,11 @@ impl StoreError {
         })
     }
 
-    /// Returns whether other transactions interfered: [`Self::Contended`], deadlock (1213) or lock wait timeout
-    /// (1205). The whole work can be repeated.
+    /// Returns whether other transactions interfered: [`Self::Contended`], a deadlock (1213), a lock wait timeout (1205),
+    /// or a row that changed since the transaction's snapshot (1020). Nothing was done, and the whole work can be
+    /// repeated.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Contended) || matches!(self.number(), Some(1213 | 1205))
+        matches!(self, Self::Contended) || matches!(self.number(), Some(1213 | 1205 | 1020))
     }
 
     /// Returns whether the server refuses us at every attempt: a wrong user or password (1045, 1698), no right to the

@@ -59,7 +59,8 @@ async fn a_held_claim_is_confirmed_once_and_its_answer_stays_the_same_byte_for_b
     let stranger = api.with_operator_key(key["key"].as_str().unwrap());
     let id = body["id"].as_str().unwrap().parse().unwrap();
     let theirs = stranger.confirm(id, "pay-0", None).await.unwrap();
-    assert_eq!(refusal(&theirs), (404, "CLAIM_NOT_FOUND".to_owned()));
+    // Like an id that no claim has.
+    assert_eq!(refusal(&theirs), (422, "TEMPLATE_NEEDED".to_owned()));
     assert_eq!(number(&world, PAYMENTS).await, 0);
 
     let confirmed = api.confirm(id, "pay-1", None).await.unwrap();

@@ -289,7 +289,7 @@ async fn keys_are_made_replaced_and_withdrawn_and_see_their_own_merchant_only() 
     for (cli, command, code) in [
         (&till, format!("template show {template}"), "TEMPLATE_NOT_FOUND"),
         (&till, format!("template rebuild-gate {template}"), "TEMPLATE_NOT_FOUND"),
-        (&till, format!("claim show {}", claimed.id), "CLAIM_NOT_FOUND"),
+        (&till, format!("claim show {}", claimed.id), "TEMPLATE_NEEDED"),
         (&till, "key list".to_owned(), "SCOPE_LACKING"),
         (&till, "merchant list".to_owned(), "PLATFORM_ONLY"),
         (&reader, format!("template publish {}", text(&own["id"])), "SCOPE_LACKING"),

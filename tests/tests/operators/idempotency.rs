@@ -33,7 +33,7 @@ use crate::{
 /// Concurrent requests with one key.
 const AT_ONCE: usize = 8;
 
-async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
+pub(crate) async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
     let request = api.operator(Method::POST, path);
     let request = if key.is_empty() { request } else { request.header("idempotency-key", key) };
     let request = if body.is_null() { request } else { request.json(body) };
@@ -41,7 +41,7 @@ async fn post(api: &Api, path: &str, key: &str, body: &Value) -> Answer {
 }
 
 /// The parts of an answer that must be equal.
-fn content(answer: &Answer) -> (u16, String, Vec<Option<String>>) {
+pub(crate) fn content(answer: &Answer) -> (u16, String, Vec<Option<String>>) {
     let header = |name| answer.header(name).map(str::to_owned);
     let headers = ["location", "etag", "content-type"].map(header).to_vec();
     (answer.status, answer.body.clone(), headers)
@@ -52,7 +52,7 @@ fn draft(world: &World) -> Value {
 }
 
 /// Counts the audit records in MySQL.
-async fn recorded(world: &World) -> usize {
+pub(crate) async fn recorded(world: &World) -> usize {
     let mut connection = world.mysql().await;
     audit::page(&mut connection, &Filter::of(PLATFORM), None, 10_000).await.unwrap().lines.len()
 }

@@ -105,7 +105,8 @@ async fn a_merchant_sees_and_changes_its_own_and_nobody_elses() {
     let claim = format!("/v1/claim-states/{}", claimed.id);
     for path in [claim.clone(), format!("{claim}/story")] {
         assert_eq!(get(&one, &path).await.status, 200);
-        assert_eq!(refused(&get(&other, &path).await), (404, "CLAIM_NOT_FOUND".to_owned()));
+        // Like an id that no claim has.
+        assert_eq!(refused(&get(&other, &path).await), (422, "TEMPLATE_NEEDED".to_owned()));
     }
     let coupons = async |api| get(api, "/v1/users/1/coupons").await.json::<Value>().unwrap();
     assert_eq!(coupons(&one).await["data"].as_array().unwrap().len(), 1);

@@ -2,5 +2,6 @@
 
 pub(crate) mod batches;
 pub(crate) mod cancellation;
+pub(crate) mod judged;
 pub(crate) mod orders;
 pub(crate) mod races;

@@ -1,9 +1,9 @@
 //! `Idempotency-Key` of operators' requests: a request that is sent again takes effect once and gets the same answer,
 //! byte by byte.
 //!
-//! A handler that changes something takes a [`Once`]. [`Once::begin`] is the first step of the transaction that makes
-//! the change, [`Once::end`] the last before its commit, so answer and change are stored together. Only successful
-//! answers are stored; a refused request is judged again. Claims and stock movements store their keys in rows of their
+//! A handler that changes something takes a [`Once`]. [`Once::begin`] begins the transaction that makes the change,
+//! [`Once::end`] is its last step before the commit, so answer and change are stored together. Only successful answers
+//! are stored; a refused request is judged again. Claims and stock movements store their keys in rows of their
 //! own. A request that names its result (a use for an order, a revocation, an edit of a version) needs no key.
 
 use axum::{
@@ -13,8 +13,9 @@ use axum::{
 };
 use coupon::{AuditId, RequestId};
 use mysql_store::{
-    MySqlConnection, connect,
-    idempotency::{self, Begun, Digest, Request},
+    MySqlConnection,
+    connect::{self, Transaction},
+    idempotency::{self, Digest, Request},
 };
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -44,7 +45,14 @@ pub(crate) struct Once {
     asked: Digest,
 }
 
-/// Result of [`Once::begin`].
+/// A request that was begun.
+pub(crate) struct Begun {
+    /// The transaction that makes the change. An equal request waits for its end.
+    pub(crate) transaction: Transaction,
+    pub(crate) known: Known,
+}
+
+/// What is known of a request.
 pub(crate) enum Known {
     /// The request is new.
     Nothing,
@@ -74,46 +82,43 @@ impl Once {
         }
     }
 
-    /// Begins the request, in the transaction that makes its change. Waits while an equal request is being processed.
-    pub(crate) async fn begin(
-        &self,
-        app: &App,
-        operator: Operator,
-        transaction: &mut MySqlConnection,
-    ) -> Result<Known, Problem> {
-        let Some(request) = self.request(operator) else { return Ok(Known::Nothing) };
-        match idempotency::begin(transaction, request, app.clock.now()).await? {
-            Begun::New => Ok(Known::Nothing),
-            Begun::Answered(answer) => Ok(Known::Answer(Answer::read(answer))),
-            Begun::UnderWay(audit_id) => Ok(Known::UnderWay(audit_id)),
-            Begun::Other => {
-                let detail = "This `Idempotency-Key` was used for another request, or with another key \
-                              of an operator. Send a new one; if the outcome of that request is not known, look \
-                              first what it did.";
-                Err(Problem::new(Code::IdempotencyKeyReused, detail))
-            }
-        }
+    /// Begins the request, and the transaction that makes its change. Waits while an equal request is being processed.
+    pub(crate) async fn begin(&self, app: &App, operator: Operator) -> Result<Begun, Problem> {
+        let Some(request) = self.request(operator) else {
+            let transaction = connect::begin(&app.pool).await?;
+            return Ok(Begun { transaction, known: Known::Nothing });
+        };
+        let begun = idempotency::begin(&app.pool, request, app.clock.now()).await?;
+        Ok(Begun { transaction: begun.transaction, known: Known::of(begun.known)? })
     }
 
     /// Returns the stored answer of the request, if there is one, for use before checks of the current state: later
-    /// changes do not matter to a replay.
+    /// changes do not matter to a replay. Does not wait for an equal request in progress, so [`Self::begin`] decides.
     pub(crate) async fn answered(
         &self,
         app: &App,
         operator: Operator,
     ) -> Result<Option<Answer>, Problem> {
-        if self.key.is_none() {
-            return Ok(None);
+        let Some(request) = self.request(operator) else { return Ok(None) };
+        let known = connect::within(async {
+            let mut connection = connect::acquire(&app.pool).await?;
+            idempotency::look_up(&mut connection, request).await
+        });
+        match Known::of(known.await?)? {
+            Known::Answer(answer) => Ok(Some(answer)),
+            Known::Nothing | Known::UnderWay(_) => Ok(None),
         }
-        connect::within(async {
-            // Never committed: it only reads.
-            let mut transaction = connect::begin(&app.pool).await?;
-            match self.begin(app, operator, &mut transaction).await? {
-                Known::Answer(answer) => Ok(Some(answer)),
-                Known::Nothing | Known::UnderWay(_) => Ok(None),
-            }
-        })
-        .await
+    }
+
+    /// Returns the answer to a request that the current state refuses: that of an equal request, if it was faster and
+    /// changed the state so that this one is refused.
+    pub(crate) async fn answered_or(
+        &self,
+        app: &App,
+        operator: Operator,
+        refused: Problem,
+    ) -> Result<Answer, Problem> {
+        self.answered(app, operator).await?.ok_or(refused)
     }
 
     /// Stores the answer: in the transaction of the change, or after an action outside MySQL.
@@ -144,6 +149,22 @@ impl Once {
         let digest = Sha256::new_with_prefix(self.asked).chain_update(operator.caller.digest);
         let (merchant_id, digest) = (operator.merchant_id, digest.finalize().into());
         Some(Request { merchant_id, route: self.route, key, digest })
+    }
+}
+
+impl Known {
+    fn of(known: idempotency::Known) -> Result<Self, Problem> {
+        match known {
+            idempotency::Known::New => Ok(Self::Nothing),
+            idempotency::Known::Answered(answer) => Ok(Self::Answer(Answer::read(answer))),
+            idempotency::Known::UnderWay(audit_id) => Ok(Self::UnderWay(audit_id)),
+            idempotency::Known::Other => {
+                let detail = "This `Idempotency-Key` was used for another request, or with another key \
+                              of an operator. Send a new one; if the outcome of that request is not known, look \
+                              first what it did.";
+                Err(Problem::new(Code::IdempotencyKeyReused, detail))
+            }
+        }
     }
 }
 

@@ -133,28 +133,70 @@ pub(crate) fn entry(
     })
 }
 
+/// The line of an action that is not done in MySQL.
+pub(crate) struct Line {
+    pub(crate) id: AuditId,
+    /// The object before the action, as the line has it.
+    pub(crate) before: Option<Value>,
+}
+
+/// What [`begin`] found.
+pub(crate) enum Begun {
+    /// The action is to be done, under this line.
+    Recorded(Line),
+    /// An equal request did it.
+    Answered(Answer),
+}
+
 /// Records an action that is not done in MySQL before it begins, so that its requester is known whatever happens. If
-/// the request was begun before under its key, returns the line written then; if it was also finished, its answer as
-/// the inner error.
+/// the request was begun before under its key, returns the line written then: the action may be under way elsewhere, or
+/// have failed, so it is done once more, as that line describes it.
 pub(crate) async fn begin(
     app: &App,
     operator: Operator,
     once: &Once,
     action: Action,
-) -> Result<Result<AuditId, Answer>, Problem> {
+) -> Result<Begun, Problem> {
     let record = || async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        match once.begin(app, operator, &mut transaction).await? {
-            Known::Answer(answer) => return Ok(Err(answer)),
-            Known::UnderWay(id) => return Ok(Ok(id)),
+        let idempotency::Begun { mut transaction, known } = once.begin(app, operator).await?;
+        match known {
+            Known::Answer(answer) => return Ok(Begun::Answered(answer)),
+            Known::UnderWay(id) => {
+                let entry = audit::get(&mut transaction, id).await?;
+                let before = entry.and_then(|entry| entry.before);
+                let before = before.and_then(|text| serde_json::from_str(&text).ok());
+                return Ok(Begun::Recorded(Line { id, before }));
+            }
             Known::Nothing => {}
         }
         let id = record(app, operator, &mut transaction, action.clone()).await?;
         once.is_under_way(operator, &mut transaction, id).await?;
         app.commit(transaction).await?;
-        Ok::<_, Problem>(Ok(id))
+        Ok::<_, Problem>(Begun::Recorded(Line { id, before: action.before.clone() }))
     };
     connect::within(connect::retried(record, Problem::is_contended)).await
+}
+
+/// Records the end of an action that is not done in MySQL, and stores its answer. Returns the answer of the first equal
+/// request that ended. If this fails, the call may be sent again: the same work is done once more.
+pub(crate) async fn end(
+    app: &App,
+    operator: Operator,
+    once: &Once,
+    (id, after): (AuditId, Value),
+    answer: Answer,
+) -> Result<Answer, Problem> {
+    let end = || async {
+        let idempotency::Begun { mut transaction, known } = once.begin(app, operator).await?;
+        if let Known::Answer(first) = known {
+            return Ok(first);
+        }
+        audit::complete(&mut transaction, id, &after.to_string()).await?;
+        once.end(operator, &mut transaction, &answer).await?;
+        app.commit(transaction).await?;
+        Ok::<_, Problem>(answer.clone())
+    };
+    connect::within(connect::retried(end, Problem::is_contended)).await
 }
 
 /// `GET /v1/audit`

@@ -21,7 +21,7 @@ use crate::{
     routes::{
         audit::{
             self, Action,
-            idempotency::{Answer, Known, Once},
+            idempotency::{Answer, Begun, Known, Once},
         },
         operators::{
             desk::changes::{ReasonRequest, valid_reason},
@@ -128,8 +128,8 @@ async fn try_lift(
     reason: &str,
 ) -> Result<Answer, Problem> {
     let id = template.id;
-    let mut transaction = connect::begin(&app.pool).await?;
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
+    if let Known::Answer(answer) = known {
         return Ok(answer);
     }
     let lapses = returns::lapses_of(&mut transaction, id, user).await?;

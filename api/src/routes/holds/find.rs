@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use coupon::{ClaimId, CouponId, LandedClaim, Template, TemplateId, UserId, limit};
-use landing::claims::fate::{ClaimQuery, Fate, fate};
-use mysql_store::{
-    connect,
-    look_up::{self, ClaimFate},
-};
+use landing::claims::fate::{Asker, ClaimQuery, Fate, fate};
+use mysql_store::look_up::ClaimFate;
 
 use crate::{
     access,
@@ -37,20 +34,13 @@ pub(super) async fn of_shop(
     template: Option<TemplateId>,
 ) -> Result<Claim, Problem> {
     access::note_claim(id);
-    let landed = match decided(app, id).await? {
-        // A fence may stand in another template than the claim's.
-        Some(ClaimFate::GivenUp { .. }) | None => {
-            match claim_state::find(app, shop, id, template).await? {
-                Found::Decided(fate) => landed(fate)?,
-                Found::Processing { template, .. } => {
-                    return Err(pending(&format!("/v1/claim-states/{id}?template={template}")));
-                }
-            }
+    let landed = match claim_state::find(app, shop, id, template).await? {
+        Found::Decided(fate) => landed(fate)?,
+        Found::Processing { template, .. } => {
+            return Err(pending(&format!("/v1/claim-states/{id}?template={template}")));
         }
-        Some(fate) => landed(fate)?,
     };
     let template = app.templates.visible_by_now(landed.template_id).await?;
-    let template = template.filter(|template| template.merchant_id == shop.merchant_id);
     Ok(Claim { landed, template: template.ok_or_else(not_found)? })
 }
 
@@ -62,24 +52,9 @@ pub(super) async fn of_user(
     template: Option<TemplateId>,
 ) -> Result<Claim, Problem> {
     access::note_claim(id);
-    let landed = match decided(app, id).await? {
-        // A fence may stand in another template than the claim's.
-        Some(ClaimFate::GivenUp { .. }) | None => undecided(app, user, id, template).await?,
-        Some(fate) => landed(fate)?,
-    };
-    if landed.user_id != user {
-        return Err(not_found());
-    }
+    let landed = own(app, user, id, template).await?;
     let template = app.templates.visible_by_now(landed.template_id).await?;
     Ok(Claim { landed, template: template.ok_or_else(not_found)? })
-}
-
-async fn decided(app: &App, id: ClaimId) -> Result<Option<ClaimFate>, Problem> {
-    let read = connect::within(async {
-        let mut connection = connect::acquire(&app.pool).await?;
-        look_up::claim_fate(&mut connection, id).await
-    });
-    Ok(read.await?)
 }
 
 fn landed(fate: ClaimFate) -> Result<LandedClaim, Problem> {
@@ -89,8 +64,8 @@ fn landed(fate: ClaimFate) -> Result<LandedClaim, Problem> {
     }
 }
 
-/// MySQL has no row of the claim: it never was one, or it has not landed yet.
-async fn undecided(
+/// Finds the user's claim, whatever its template.
+async fn own(
     app: &App,
     user: UserId,
     id: ClaimId,
@@ -101,7 +76,7 @@ async fn undecided(
     {
         return Err(not_found());
     }
-    let query = ClaimQuery { id, template, user: Some(user) };
+    let query = ClaimQuery { id, template, asker: Asker::User(user) };
     let may_fence = || app.fence_limit.allows_user(user);
     let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {

@@ -26,7 +26,7 @@ use crate::{
     routes::{
         audit::{
             self, Action,
-            idempotency::{Answer, Known, Once},
+            idempotency::{Answer, Begun, Known, Once},
         },
         operators::api_key_json::{KeyJson, KeysJson, ListParams, NewKey, NewKeyJson, Rotation},
     },
@@ -83,9 +83,9 @@ async fn create_once(
     new: &NewKey,
 ) -> Result<Answer, Problem> {
     let merchant_id = operator.merchant(new.merchant_id)?;
-    let mut transaction = connect::begin(&app.pool).await?;
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
     // Before validation: when a request is repeated, its `expires_at` may have passed.
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    if let Known::Answer(answer) = known {
         return unsealed(answer, operator);
     }
     let now = app.clock.now();
@@ -188,8 +188,8 @@ async fn rotate_once(
     once: &Once,
     (id, overlap): (ApiKeyId, TimeDelta),
 ) -> Result<Answer, Problem> {
-    let mut transaction = connect::begin(&app.pool).await?;
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
+    if let Known::Answer(answer) = known {
         return unsealed(answer, operator);
     }
     let now = app.clock.now();
@@ -294,10 +294,11 @@ pub(crate) async fn revoke(
     PathId(id): PathId<ApiKeyId>,
 ) -> Result<StatusCode, Problem> {
     operator.needs(Scope::Admin)?;
-    let now = app.clock.now();
-    connect::within(async {
+    let revoke = || async {
         let mut transaction = connect::begin(&app.pool).await?;
         let old = own(&mut transaction, operator, id).await?;
+        // The key is locked: an equal request that was faster has revoked it before.
+        let now = app.clock.now();
         // A repeated revocation gets the same answer and is not recorded again.
         if store::revoke(&mut transaction, id, now).await? {
             let revoked = ApiKey { revoked_at: Some(now), ..old.clone() };
@@ -311,8 +312,8 @@ pub(crate) async fn revoke(
             audit::record(&app, operator, &mut transaction, action).await?;
         }
         Ok::<_, Problem>(connect::commit(transaction).await?)
-    })
-    .await?;
+    };
+    connect::within(connect::retried(revoke, Problem::is_contended)).await?;
     app.auth.forget(id);
     info!(key.id = %id, "revoked a key");
     Ok(StatusCode::NO_CONTENT)

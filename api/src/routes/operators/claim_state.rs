@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
-use landing::claims::fate::{ClaimQuery, Fate, fate};
+use landing::claims::fate::{Asker, ClaimQuery, Fate, fate};
 use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -43,7 +43,8 @@ pub(crate) struct ClaimStateBody {
     #[schema(value_type = Id)]
     #[serde(skip_serializing_if = "Option::is_none")]
     user_id: Option<String>,
-    /// When the claim was admitted; for `rejected` and `given_up`, when that was decided.
+    /// When the claim was admitted; for `rejected` and `given_up`, when that was decided, or for a claim of which only the
+    /// id is known, when it was old enough for that.
     #[schema(value_type = Instant)]
     at: String,
     /// Why it was rejected (docs/errors.md). Only for `rejected`.
@@ -105,7 +106,8 @@ pub(crate) async fn get(
     Ok(Json(ClaimStateBody::of(id, &found)))
 }
 
-/// Finds a claim. A claim that stays unknown for longer than the resolver's grace is given up.
+/// Finds a claim. Another merchant's is answered like one that nothing is known of. A claim that stays unknown for longer
+/// than the resolver's grace is given up.
 /// [`crate::auth::fence_limit`] limits these for each merchant; beyond the limit such a claim is shown as being
 /// processed.
 pub(crate) async fn find(
@@ -117,20 +119,11 @@ pub(crate) async fn find(
     if let Some(template) = template {
         templates::owned(app, operator, template).await?;
     }
-    let query = ClaimQuery { id, template, user: None };
+    let query = ClaimQuery { id, template, asker: Asker::Merchant(operator.merchant_id) };
     let may_fence = || app.fence_limit.allows(operator);
     let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
-        Fate::Decided(fate) => {
-            // Another merchant's claim is not found.
-            let owned = templates::owned(app, operator, fate.template_id()).await;
-            owned.map_err(|problem| match problem.code() {
-                Code::TemplateNotFound => not_found(),
-                // Whether it is the merchant's is unknown while MySQL does not answer.
-                _ => problem,
-            })?;
-            Ok(Found::Decided(fate))
-        }
+        Fate::Decided(fate) => Ok(Found::Decided(fate)),
         Fate::Processing { user, at } => {
             let template = template.ok_or_else(template_needed)?;
             Ok(Found::Processing { template, user, at })
@@ -172,7 +165,7 @@ impl ClaimStateBody {
                 ..Self::new("rejected", *id, *template_id, Some(*user_id), *at)
             },
             ClaimFate::GivenUp { id, template_id, user_id, at } => {
-                // A fence that an operator's lookup placed has no user.
+                // A fence that a lookup placed has no user.
                 let user = Some(*user_id).filter(|user| user.0 != 0);
                 Self::new("given_up", *id, *template_id, user, *at)
             }

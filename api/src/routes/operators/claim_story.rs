@@ -121,7 +121,10 @@ pub(crate) async fn get(
     let subject = subject(id, &found);
     let facts = app.stories.read(&app.pool, app.view.store(), &subject, now).await;
     let hops = tell(&facts.map_err(untold)?, now);
-    let payments = payments(&app, id).await?;
+    let payments = match &found {
+        Found::Decided(ClaimFate::Landed(_)) => payments(&app, id).await?,
+        Found::Decided(_) | Found::Processing { .. } => Vec::new(),
+    };
     let state = ClaimStateBody::of(id, &found);
     Ok(Json(StoryBody { state, read_at: instant(now), late: late(&hops), payments, hops }))
 }

@@ -5,7 +5,7 @@ use std::num::TryFromIntError;
 
 use axum::{Json, extract::State, http::StatusCode};
 use coupon::AuditId;
-use mysql_store::{audit as audit_entry, connect, merchant::PLATFORM};
+use mysql_store::{StoreError, audit as audit_entry, connect, merchant::PLATFORM};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tracing::info;
@@ -21,7 +21,7 @@ use crate::{
     problem::Problem,
     routes::audit::{
         self, Action,
-        idempotency::{Answer, Known, Once},
+        idempotency::{Answer, Begun, Known, Once},
     },
     state::App,
 };
@@ -116,8 +116,8 @@ async fn begin_once(
     once: &Once,
     action: &Action,
 ) -> Result<Answer, Problem> {
-    let mut transaction = connect::begin(&app.pool).await?;
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
+    if let Known::Answer(answer) = known {
         return Ok(answer);
     }
     let id = audit::record(app, operator, &mut transaction, action.clone()).await?;
@@ -147,7 +147,7 @@ pub(crate) async fn end(
     Body(ended): Body<ReplayEnd>,
 ) -> Result<Json<ReplayBody>, Problem> {
     let after = json!({ "replayed": ended.replayed, "passed_over": ended.passed_over });
-    let known = connect::within(async {
+    let complete = || async {
         let mut connection = connect::acquire(&app.pool).await?;
         let entry = audit_entry::get(&mut connection, id).await?;
         let own = entry.is_some_and(|entry| {
@@ -158,9 +158,9 @@ pub(crate) async fn end(
         if own {
             audit_entry::complete(&mut connection, id, &after.to_string()).await?;
         }
-        Ok::<_, mysql_store::StoreError>(own)
-    });
-    if !known.await? {
+        Ok::<_, StoreError>(own)
+    };
+    if !connect::within(connect::retried(complete, StoreError::is_conflict)).await? {
         let detail = "No replay of dead letters that this key began has this id.";
         return Err(Problem::new(Code::NotFound, detail));
     }

@@ -28,7 +28,7 @@ use crate::{
     routes::{
         audit::{
             self, Action,
-            idempotency::{Answer, Known, Once},
+            idempotency::{Answer, Begun, Known, Once},
         },
         operators::templates::{self, expected::confirmed},
     },
@@ -94,7 +94,12 @@ pub(crate) async fn end(
     let if_match = IfMatch::of(&headers)?;
     if_match.check(template.version)?;
     confirmed(&template.name, request.confirm.as_deref(), &if_match)?;
-    let epoch = loading(&app, id).await?;
+    let epoch = match loading(&app, id).await {
+        Err(refused) if refused.code() == Code::NoDrain => {
+            return once.answered_or(&app, operator, refused).await;
+        }
+        epoch => epoch?,
+    };
     let end = || end_once(&app, operator, &once, (&template, epoch));
     connect::within(connect::retried(end, Problem::is_contended)).await
 }
@@ -118,8 +123,8 @@ async fn end_once(
     (template, epoch): (&Template, Epoch),
 ) -> Result<Answer, Problem> {
     let id = template.id;
-    let mut transaction = connect::begin(&app.pool).await?;
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
+    if let Known::Answer(answer) = known {
         return Ok(answer);
     }
     let before = stock::queue_facts(&mut transaction, id).await?.ok_or_else(unknown_template)?;

@@ -23,7 +23,7 @@ use crate::{
     problem::Problem,
     routes::audit::{
         self, Action,
-        idempotency::{Answer, Known, Once},
+        idempotency::{Answer, Begun, Known, Once},
     },
     state::App,
 };
@@ -88,8 +88,8 @@ async fn create_once(
     once: &Once,
     name: &str,
 ) -> Result<Answer, Problem> {
-    let mut transaction = connect::begin(&app.pool).await?;
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
+    if let Known::Answer(answer) = known {
         return Ok(answer);
     }
     let merchant =

@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use axum::{Json, extract::State, http::StatusCode};
-use coupon::{AuditId, CouponId, Epoch, TemplateId, UserId};
+use coupon::{CouponId, Epoch, TemplateId, UserId};
 use landing::gates::SHOW_MAX;
-use mysql_store::{audit as audit_entry, connect, look_up};
+use mysql_store::{connect, look_up};
 use redis_gate::Meta;
 use redis_view::Rebuilt;
 use serde::Serialize;
@@ -28,7 +28,7 @@ use crate::{
     problem::Problem,
     routes::{
         audit::{
-            self, Action,
+            self, Action, Begun,
             idempotency::{Answer, Once},
         },
         bodies::coupon_json::{self, CouponJson, ShownCoupon},
@@ -37,7 +37,7 @@ use crate::{
     state::App,
 };
 
-/// Interval between checks of a gate that another process may be rebuilding.
+/// Interval between checks of a gate or a view that another process may be rebuilding.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// How long a request waits for a view's rebuild: longer than one of 100,000 coupons takes, shorter than a caller
@@ -130,19 +130,19 @@ pub(crate) async fn view(
         Problem::new(Code::ViewUnavailable, detail)
     };
     let action = action(operator, "view.rebuild", format!("users/{user}"), None);
-    let entry = match audit::begin(&app, operator, &once, action).await? {
-        Ok(entry) => entry,
-        Err(answer) => return Ok(answer),
+    let line = match audit::begin(&app, operator, &once, action).await? {
+        Begun::Recorded(line) => line,
+        Begun::Answered(answer) => return Ok(answer),
     };
     app.view.store().drop_view(user).await.map_err(|error| {
         warn!(user.id = %user, error = runtime::report(&error), "a view could not be dropped");
         away()
     })?;
-    let rebuilt = timeout(REBUILD_WAIT, app.view.rebuild(user, app.clock.now()));
-    match rebuilt.await {
+    match timeout(REBUILD_WAIT, reread(&app, user)).await {
         Ok(Rebuilt::Whole) => {
             let answer = Answer::new(StatusCode::OK, &ViewBody { user_id: user.to_string() });
-            end(&app, operator, (entry, json!({ "rebuilt": true })), (&once, &answer)).await?;
+            let end = (line.id, json!({ "rebuilt": true }));
+            let answer = audit::end(&app, operator, &once, end, answer).await?;
             info!(user.id = %user, "rebuilt a view on request");
             Ok(answer)
         }
@@ -151,6 +151,17 @@ pub(crate) async fn view(
         }
         Ok(Rebuilt::Unread) => Err(Problem::no_store()),
         Ok(Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::Failed) | Err(_) => Err(away()),
+    }
+}
+
+/// Reads a view again from MySQL, after it was dropped. Others that drop it at the same time overtake each other's reads:
+/// the last one is whole for all, since each drops it once.
+async fn reread(app: &App, user: UserId) -> Rebuilt {
+    loop {
+        match app.view.rebuild(user, app.clock.now()).await {
+            Rebuilt::Elsewhere | Rebuilt::Overtaken => sleep(LOOK_EVERY).await,
+            rebuilt => return rebuilt,
+        }
     }
 }
 
@@ -187,17 +198,20 @@ pub(crate) async fn gate(
                       its window opens.";
         return Err(Problem::new(Code::NoGate, detail));
     }
-    let before = templates::stock(&app, id).await?.epoch;
-    let epochs = json!({ "epoch": before.0 });
+    let present = templates::stock(&app, id).await?.epoch;
+    let epochs = json!({ "epoch": present.0 });
     let action = action(operator, "gate.rebuild", templates::target(id), Some(epochs));
-    let entry = match audit::begin(&app, operator, &once, action).await? {
-        Ok(entry) => entry,
-        Err(answer) => return Ok(answer),
+    let line = match audit::begin(&app, operator, &once, action).await? {
+        Begun::Recorded(line) => line,
+        Begun::Answered(answer) => return Ok(answer),
     };
+    // As the line has it: equal requests rebuild the same gate, which happens once.
+    let before = line.before.and_then(|before| before["epoch"].as_i64()).map_or(present, Epoch);
     let epoch = rebuilt(&app, id, before).await?;
     let body = GateBody { template_id: id.to_string(), epoch: epoch.0 };
     let answer = Answer::new(StatusCode::OK, &body);
-    end(&app, operator, (entry, json!({ "epoch": epoch.0 })), (&once, &answer)).await?;
+    let end = (line.id, json!({ "epoch": epoch.0 }));
+    let answer = audit::end(&app, operator, &once, end, answer).await?;
     info!(template.id = %id, gate.epoch = %epoch, "rebuilt a gate on request");
     Ok(answer)
 }
@@ -228,21 +242,4 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
 fn action(operator: Operator, name: &str, target: String, before: Option<Value>) -> Action {
     let merchant_id = operator.merchant_id;
     Action { merchant_id, name: name.to_owned(), target, before, after: None }
-}
-
-/// Records the result of a repair, and stores its answer. If this fails, the call may be sent again: the same work is
-/// done once more.
-async fn end(
-    app: &App,
-    operator: Operator,
-    (entry, after): (AuditId, Value),
-    (once, answer): (&Once, &Answer),
-) -> Result<(), Problem> {
-    connect::within(async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        audit_entry::complete(&mut transaction, entry, &after.to_string()).await?;
-        once.end(operator, &mut transaction, answer).await?;
-        app.commit(transaction).await
-    })
-    .await
 }

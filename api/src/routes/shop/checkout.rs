@@ -26,7 +26,7 @@ use crate::{
     state::App,
 };
 
-/// A coupon whose row this transaction has locked, with its terms.
+/// A coupon with its terms. Its row is locked, unless it is only looked at.
 pub(crate) struct LockedRow {
     pub(crate) coupon: UserCoupon,
     pub(crate) terms: Terms,

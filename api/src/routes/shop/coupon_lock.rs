@@ -23,7 +23,8 @@ use crate::{
         bodies::coupon_json,
         shop::{
             checkout::{self, order_of},
-            redemption::{done, order_ref},
+            judge,
+            redemption::order_ref,
         },
     },
     state::App,
@@ -118,7 +119,7 @@ async fn try_lock(
     let refused = user_coupon::refusal(&mut transaction, user, id, order_ref, now).await?;
     if let Some(refused) = refused {
         // A coupon that this order has used already needs no lock any more.
-        return Err(done(refused).err().unwrap_or_else(checkout::used_already));
+        return Err(judge::refusal(refused));
     }
     checkout::not_kept_by_another(&locked.terms, Some(order_ref))?;
     let until = store::lock(&mut transaction, id, order_ref, for_ms).await?;

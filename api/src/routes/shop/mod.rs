@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod checkout;
 pub(crate) mod coupon_lock;
+pub(crate) mod judge;
 pub(crate) mod order_redemption;
 pub(crate) mod orders_together;
 pub(crate) mod page;

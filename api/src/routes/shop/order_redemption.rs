@@ -12,17 +12,16 @@ use axum::{
 };
 use coupon::{
     CouponId, UserId, limit,
-    money::{self, Applied, Offer, Spend},
+    money::{Applied, Spend},
 };
 use mysql_store::{
-    MySqlConnection, connect,
+    connect,
     redemption::{self, Money},
-    redemption_order::{self, Digest, Hold, Order, OrderName, Redeemed},
+    redemption_order::{self, Hold, Order, Redeemed},
+    settings,
     user_coupon::{self, Use},
 };
 use serde::Deserialize;
-use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use tracing::info;
 use utoipa::ToSchema;
 
@@ -38,7 +37,8 @@ use crate::{
         audit::idempotency::REPLAYED,
         shop::{
             checkout::{self, Change, LockedRow, order_of},
-            redemption::{done, order_ref},
+            judge::{self, Clocks, OrderRedemption},
+            redemption::order_ref,
             redemption_json::{RedemptionBody, StateBody},
         },
     },
@@ -72,15 +72,6 @@ pub(crate) struct NewRedemption {
     coupons: Vec<CouponId>,
 }
 
-/// A redemption, as requested.
-struct OrderRedemption<'a> {
-    order_ref: &'a str,
-    user: Option<UserId>,
-    spend: Spend<'a>,
-    /// By id, each once.
-    coupons: Vec<CouponId>,
-}
-
 /// `POST /v1/redemptions`
 #[utoipa::path(
     post,
@@ -108,11 +99,12 @@ pub(crate) async fn redeem(
 ) -> Result<Response, Problem> {
     let asked = request.read()?;
     let redeemed = async {
-        if let Some(made) = app.batches.redemptions.together(asked.wanted(shop)).await {
-            let body = RedemptionBody::of(asked.order_ref, &made.redeemed, &made.redemptions);
-            return Ok((body, false));
+        if let Some(made) = app.batches.redemptions.together(wanted(&asked, shop)).await {
+            let order_ref = &request.order_ref;
+            return Ok((RedemptionBody::of(order_ref, &made.redeemed, &made.redemptions), false));
         }
-        connect::retried(|| try_redeem(&app, shop, &asked), Problem::is_contended).await
+        let redeem = || try_redeem(&app, shop, &request.order_ref, &asked);
+        connect::retried(redeem, Problem::is_contended).await
     };
     let (body, replayed) = connect::within(redeemed).await?;
     let mut response = (StatusCode::CREATED, Json(body)).into_response();
@@ -126,47 +118,49 @@ pub(crate) async fn redeem(
 async fn try_redeem(
     app: &App,
     shop: Operator,
+    order_ref: &str,
     asked: &OrderRedemption<'_>,
 ) -> Result<(RedemptionBody, bool), Problem> {
     let mut transaction = connect::begin(&app.pool).await?;
     let now = app.clock.now();
-    let name = order_of(shop, asked.order_ref);
+    let name = order_of(shop, order_ref);
     let order = redemption_order::hold(&mut transaction, name, Hold::Alone).await?;
     if let Some(order) = &order
-        && let Some(body) = known(&mut transaction, name, order, asked).await?
+        && let Some(replay) = judge::order(&mut transaction, shop, order, asked).await?
     {
-        return Ok((body, true));
+        return Ok((RedemptionBody::of(order_ref, &replay.redeemed, &replay.redemptions), true));
     }
     let locked = checkout::lock_rows(&mut transaction, shop, &asked.coupons, asked.user).await?;
     if order.is_none() {
-        still_new(&mut transaction, name, asked).await?;
+        // Equal requests for a new order come here one after the other, and all but the first must answer what the first
+        // stored.
+        if redemption_order::find(&mut transaction, name).await?.is_some() {
+            return Err(Problem::overtaken());
+        }
+        // Single uses from before orders had rows are found by their redemptions.
+        judge::order(&mut transaction, shop, &Order::default(), asked).await?;
     }
     let user = one_user(&locked)?;
-    // By id, so that concurrent calls lock in one order; what each takes off is known before anything is stored.
+    let server = settings::server_time(&mut transaction).await?;
+    let clocks = Clocks { here: now, server };
+    let applied = judge::coupons(&mut transaction, shop, &locked, asked, clocks).await?;
+    // By id, so that concurrent calls lock in one order.
     let mut used = Vec::with_capacity(locked.len());
     for LockedRow { coupon, .. } in &locked {
-        let (id, order_ref) = (coupon.id, asked.order_ref);
-        let after = user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await?;
-        let after = match after {
-            // It was used alone, by a call or at a till, and has no part in this order's sum.
-            Use::Replayed(_) => Err(checkout::used_already()),
-            Use::Used(after) => {
-                checkout::not_given_back(&mut transaction, name, id).await.map(|()| after)
-            }
-            other => done(other),
-        };
-        used.push(after.map_err(|problem| checkout::named(problem, id))?);
-    }
-    for locked in &locked {
-        checkout::not_kept_by_another(&locked.terms, Some(asked.order_ref))?;
+        let id = coupon.id;
+        match user_coupon::use_for_order(&mut transaction, user, id, order_ref, now).await? {
+            Use::Used(after) => used.push(after),
+            // It expired since: the next attempt says so.
+            _ => return Err(Problem::overtaken()),
+        }
     }
     let Spend { amount, currency } = asked.spend;
-    for Applied { coupon, discount } in applied(&locked, asked.spend)? {
+    for Applied { coupon, discount } in applied {
         let before = locked.iter().find(|locked| locked.coupon.id == coupon);
         let after = used.iter().find(|after| after.id == coupon);
         let Some((before, after)) = before.zip(after) else { continue };
         let money = Money { amount, discount, currency: currency.to_owned() };
-        let change = Change { before: &before.coupon, after, order_ref: asked.order_ref, at: now };
+        let change = Change { before: &before.coupon, after, order_ref, at: now };
         change.used(app, shop, &mut transaction, Some(&money)).await?;
     }
     let digest = asked.digest();
@@ -180,66 +174,10 @@ async fn try_redeem(
     let stored = redemption_order::find(&mut transaction, name).await?;
     let redeemed = stored.and_then(|order| order.redeemed).unwrap_or(redeemed);
     let own = redemption::together(&mut transaction, name, user).await?;
-    let body = RedemptionBody::of(asked.order_ref, &redeemed, &own);
+    let body = RedemptionBody::of(order_ref, &redeemed, &own);
     app.commit(transaction).await?;
     info!(coupons = locked.len(), "an order redeemed coupons");
     Ok((body, false))
-}
-
-/// Checks again, once the coupons are locked, that the order has no row. Equal requests for a new order come here one
-/// after the other, and all but the first must answer what the first stored.
-async fn still_new(
-    transaction: &mut MySqlConnection,
-    name: OrderName<'_>,
-    asked: &OrderRedemption<'_>,
-) -> Result<(), Problem> {
-    if redemption_order::find(transaction, name).await?.is_some() {
-        return Err(Problem::overtaken());
-    }
-    // Single uses from before orders had rows are found by their redemptions.
-    known(transaction, name, &Order::default(), asked).await.map(drop)
-}
-
-/// Returns the answer of an order that has redeemed just this, or `None` if it may redeem.
-async fn known(
-    transaction: &mut MySqlConnection,
-    name: OrderName<'_>,
-    order: &Order,
-    asked: &OrderRedemption<'_>,
-) -> Result<Option<RedemptionBody>, Problem> {
-    let Some(redeemed) = &order.redeemed else {
-        may_redeem(transaction, name, order).await?;
-        return Ok(None);
-    };
-    if order.cancelled_at.is_some() {
-        return Err(checkout::order_cancelled());
-    }
-    let is_same =
-        redeemed.digest == asked.digest() && asked.user.is_none_or(|user| user == redeemed.user_id);
-    if !is_same {
-        return Err(checkout::order_redeemed());
-    }
-    let own = redemption::together(transaction, name, redeemed.user_id).await?;
-    if own.iter().any(|one| one.rolled_back.is_some()) {
-        return Err(checkout::order_cancelled());
-    }
-    Ok(Some(RedemptionBody::of(asked.order_ref, redeemed, &own)))
-}
-
-/// Checks that an order may redeem coupons together: it is not cancelled, and has redeemed nothing that stands.
-pub(crate) async fn may_redeem(
-    connection: &mut MySqlConnection,
-    name: OrderName<'_>,
-    order: &Order,
-) -> Result<(), Problem> {
-    if order.cancelled_at.is_some() {
-        return Err(checkout::order_cancelled());
-    }
-    // Coupons that were used one by one have no amounts, which a sum would need.
-    if order.redeemed.is_some() || redemption::stands(connection, name).await? {
-        return Err(checkout::order_redeemed());
-    }
-    Ok(())
 }
 
 /// Returns the user of all of these coupons.
@@ -249,21 +187,6 @@ fn one_user(locked: &[LockedRow]) -> Result<UserId, Problem> {
         Some(first) if users.iter().all(|user| user == first) => Ok(*first),
         _ => Err(checkout::invalid("coupons", "name coupons of one user only")),
     }
-}
-
-/// Returns what each coupon takes off, in the order of application.
-fn applied(locked: &[LockedRow], spend: Spend<'_>) -> Result<Vec<Applied>, Problem> {
-    let offers: Vec<Offer<'_>> = locked.iter().map(offer).collect();
-    money::apply(spend, &offers).map_err(|(coupon, why)| {
-        let terms = locked.iter().map(|locked| &locked.terms).find(|terms| terms.coupon == coupon);
-        terms.map_or_else(checkout::order_redeemed, |terms| checkout::inapplicable(terms, why))
-    })
-}
-
-/// What a coupon offers an order.
-pub(super) fn offer(locked: &LockedRow) -> Offer<'_> {
-    let terms = &locked.terms;
-    Offer { coupon: terms.coupon, discount: &terms.discount, stackable: terms.stackable }
 }
 
 /// `GET /v1/redemptions/{order_ref}`
@@ -319,27 +242,19 @@ impl NewRedemption {
         if coupons.is_empty() || coupons.len() > most {
             return Err(checkout::invalid("coupons", &format!("name 1 to {most}")));
         }
-        Ok(OrderRedemption { order_ref, user, spend, coupons })
+        Ok(OrderRedemption { order_ref: Some(order_ref), user, spend, coupons })
     }
 }
 
-impl OrderRedemption<'_> {
-    /// Returns the redemption for the queue.
-    fn wanted(&self, shop: Operator) -> Wanted {
-        Wanted {
-            shop,
-            order_ref: self.order_ref.to_owned(),
-            user: self.user,
-            amount: self.spend.amount,
-            currency: self.spend.currency.to_owned(),
-            coupons: self.coupons.clone(),
-            digest: self.digest(),
-        }
-    }
-
-    /// Identifies what is asked of the order.
-    fn digest(&self) -> Digest {
-        let asked = json!([self.spend.amount, self.spend.currency, self.coupons]);
-        Sha256::digest(asked.to_string()).into()
+/// Returns the redemption for the queue.
+fn wanted(asked: &OrderRedemption<'_>, shop: Operator) -> Wanted {
+    Wanted {
+        shop,
+        order_ref: asked.order_ref.unwrap_or_default().to_owned(),
+        user: asked.user,
+        amount: asked.spend.amount,
+        currency: asked.spend.currency.to_owned(),
+        coupons: asked.coupons.clone(),
+        digest: asked.digest(),
     }
 }

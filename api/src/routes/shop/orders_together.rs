@@ -28,7 +28,7 @@ use crate::{
         shop::{
             batch::Together,
             checkout::{Change, LockedRow, not_kept_by_another},
-            order_redemption::offer,
+            judge::offer,
         },
     },
     shop::redemption::{Made, Wanted},

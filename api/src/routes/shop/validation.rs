@@ -3,15 +3,11 @@
 //! coupon.
 
 use axum::{Json, extract::State};
-use coupon::{
-    CouponId, UserId,
-    money::{self, Offer, Spend},
-};
+use coupon::{CouponId, UserId, money::Spend};
 use mysql_store::{
     MySqlConnection,
     checkout::{self as store, Terms},
-    connect, redemption_order,
-    user_coupon::{self, UserCoupon},
+    connect, redemption_order, settings,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,9 +24,9 @@ use crate::{
     routes::{
         bodies::coupon_json,
         shop::{
-            checkout,
-            order_redemption::may_redeem,
-            redemption::{done, order_ref},
+            checkout::{self, LockedRow, order_of},
+            judge::{self, Clocks, OrderRedemption},
+            redemption::order_ref,
         },
     },
     state::App,
@@ -55,7 +51,8 @@ pub(crate) struct ValidationRequest {
     currency: String,
 }
 
-/// Whether the coupon fits the order, alone.
+/// Whether the coupon fits the order, alone. It also fits an order that has redeemed just it, which a redemption answers
+/// again.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Validation, examples(example))]
 pub(crate) struct ValidationBody {
@@ -105,77 +102,59 @@ pub(crate) async fn validate(
     PathId(id): PathId<CouponId>,
     Body(request): Body<ValidationRequest>,
 ) -> Result<Json<ValidationBody>, Problem> {
-    let user = request.user_id.as_deref().map(checkout::user).transpose()?;
-    let name = request.order_ref.as_deref().map(order_ref).transpose()?;
-    let spend = checkout::spend(request.amount, &request.currency)?;
+    let asked = OrderRedemption {
+        order_ref: request.order_ref.as_deref().map(order_ref).transpose()?,
+        user: request.user_id.as_deref().map(checkout::user).transpose()?,
+        spend: checkout::spend(request.amount, &request.currency)?,
+        coupons: vec![id],
+    };
     let looked = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
-        let (coupon, terms) = find(&mut connection, shop, id, user).await?;
-        let refused = refusal(&app, &mut connection, &coupon, &terms, name).await?;
-        Ok::<_, Problem>((terms, refused))
+        let row = find(&mut connection, shop, id, asked.user).await?;
+        let taken = judged(&app, &mut connection, shop, &row, &asked).await;
+        Ok::<_, Problem>((row.terms, taken))
     });
-    let (terms, refused) = looked.await?;
-    let taken = match refused {
-        Some(problem) => Err(problem),
-        None => off(&terms, spend),
-    };
-    Ok(Json(ValidationBody::of(&terms, spend, taken)))
+    let (terms, taken) = looked.await?;
+    match taken {
+        Err(failed) if failed.code() == Code::StoreUnavailable => Err(failed),
+        taken => Ok(Json(ValidationBody::of(&terms, asked.spend, taken))),
+    }
 }
 
-/// Reads the shop's coupon and its terms.
+/// Reads the shop's coupon and its terms. Locks nothing.
 async fn find(
     connection: &mut MySqlConnection,
     shop: Operator,
     id: CouponId,
     user: Option<UserId>,
-) -> Result<(UserCoupon, Terms), Problem> {
+) -> Result<LockedRow, Problem> {
     let coupon = store::find(connection, shop.merchant_id, id).await?;
     let coupon = coupon.filter(|coupon| checkout::is_of(coupon, user));
     let terms = store::terms(connection, &[id]).await?.into_iter().next();
-    coupon.zip(terms).ok_or_else(coupon_json::not_found)
+    let (coupon, terms) = coupon.zip(terms).ok_or_else(coupon_json::not_found)?;
+    Ok(LockedRow { coupon, terms })
 }
 
-/// Returns why the order cannot redeem the coupon now, whatever it costs.
-async fn refusal(
+/// Returns what a redemption of the coupon alone would take off now, or has taken off for just this order.
+async fn judged(
     app: &App,
     connection: &mut MySqlConnection,
-    coupon: &UserCoupon,
-    terms: &Terms,
-    name: Option<&str>,
-) -> Result<Option<Problem>, Problem> {
-    // An order without a name cannot have used the coupon or given it back.
-    let (user, order, now) = (coupon.user_id, name.unwrap_or_default(), app.clock.now());
-    let refused = user_coupon::refusal(connection, user, coupon.id, order, now).await?;
-    if let Some(refused) = refused {
-        return Ok(Some(done(refused).err().unwrap_or_else(checkout::used_already)));
-    }
-    if let Err(problem) = checkout::not_kept_by_another(terms, name) {
-        return Ok(Some(problem));
-    }
-    let Some(name) = name else { return Ok(None) };
-    let name = redemption_order::OrderName { merchant_id: coupon.merchant_id, order_ref: name };
-    let order = redemption_order::find(connection, name).await?.unwrap_or_default();
-    let allowed = match may_redeem(connection, name, &order).await {
-        Ok(()) => checkout::not_given_back(connection, name, coupon.id).await,
-        refused => refused,
-    };
-    match allowed {
-        Ok(()) => Ok(None),
-        Err(problem) if matches!(problem.code(), Code::OrderCancelled | Code::OrderRedeemed) => {
-            Ok(Some(problem))
+    shop: Operator,
+    row: &LockedRow,
+    asked: &OrderRedemption<'_>,
+) -> Result<i64, Problem> {
+    if let Some(order_ref) = asked.order_ref {
+        let order = redemption_order::find(connection, order_of(shop, order_ref)).await?;
+        let order = order.unwrap_or_default();
+        if let Some(replay) = judge::order(connection, shop, &order, asked).await? {
+            let moneys = replay.redemptions.iter().filter_map(|one| one.money.as_ref());
+            return Ok(moneys.map(|money| money.discount).sum());
         }
-        Err(failed) => Err(failed),
     }
-}
-
-/// Returns what the coupon alone takes off.
-fn off(terms: &Terms, spend: Spend<'_>) -> Result<i64, Problem> {
-    let offer =
-        Offer { coupon: terms.coupon, discount: &terms.discount, stackable: terms.stackable };
-    match money::apply(spend, &[offer]) {
-        Ok(applied) => Ok(applied.iter().map(|one| one.discount).sum()),
-        Err((_, why)) => Err(checkout::inapplicable(terms, why)),
-    }
+    let (here, server) = (app.clock.now(), settings::server_time(connection).await?);
+    let rows = std::slice::from_ref(row);
+    let applied = judge::coupons(connection, shop, rows, asked, Clocks { here, server }).await?;
+    Ok(applied.iter().map(|one| one.discount).sum())
 }
 
 impl ValidationBody {

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use coupon::{ClaimId, TemplateId, UserId};
-use landing::claims::fate::{ClaimQuery, Fate, FateError, QueuedFate, fate, queued_fate};
+use landing::claims::fate::{Asker, ClaimQuery, Fate, FateError, QueuedFate, fate, queued_fate};
 use mysql_store::look_up::ClaimFate;
 use serde::{Deserialize, Serialize};
 
@@ -89,19 +89,19 @@ async fn found(
         },
         None => None,
     };
-    let asked = ClaimQuery { id, template, user: Some(user) };
+    let asked = ClaimQuery { id, template, asker: Asker::User(user) };
     let may_fence = || app.fence_limit.allows_user(user);
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
-        Fate::Decided(ClaimFate::Landed(claim)) if claim.user_id == user => {
+        Fate::Decided(ClaimFate::Landed(claim)) => {
             Ok(Json(FoundBody::landed(&claim)).into_response())
         }
-        Fate::Decided(ClaimFate::Rejected { user_id, reason, .. }) if user_id == user => {
+        Fate::Decided(ClaimFate::Rejected { reason, .. }) => {
             Ok(Json(FoundBody::rejected(reason)).into_response())
         }
-        // Another user's claim is not found, whatever its state.
+        // Another user's claim in flight is not ended, but answered as if it were.
         Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
-        Fate::Decided(_) | Fate::Never => Err(not_found()),
+        Fate::Decided(ClaimFate::GivenUp { .. }) | Fate::Never => Err(not_found()),
         Fate::Processing { .. } => {
             let body = PendingBody { status: "processing" };
             Ok((StatusCode::ACCEPTED, Json(body)).into_response())

@@ -7,7 +7,7 @@
 //! receipt learns more from [`queued_fate`].
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CLOCK_SKEW_MAX, ClaimId, TemplateId, UserId};
+use coupon::{CLOCK_SKEW_MAX, ClaimId, MerchantId, TemplateId, UserId};
 use mysql_store::{
     MySqlPool, StoreError, connect, fence,
     look_up::{self, ClaimFate},
@@ -16,7 +16,7 @@ use mysql_store::{
 use redis_gate::{Gate, GateError, RequestState};
 use thiserror::Error;
 
-use super::queued_fate::may_be_queued;
+use super::queued_fate::{QueuedClaim, may_be_queued};
 pub use super::queued_fate::{QueuedFate, queued_fate};
 use crate::{gate::resolver::GRACE, ids};
 
@@ -26,8 +26,25 @@ pub struct ClaimQuery {
     pub id: ClaimId,
     /// Its template, if the caller names it. Only then the gate can show that the claim is in flight.
     pub template: Option<TemplateId>,
-    /// Its user, if a user asks about their own claim.
-    pub user: Option<UserId>,
+    pub asker: Asker,
+}
+
+/// Who asks. Others' claims are not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// A user, about their own claim.
+    User(UserId),
+    /// An operator, about a claim of this merchant's templates.
+    Merchant(MerchantId),
+}
+
+impl Asker {
+    fn user(self) -> Option<UserId> {
+        match self {
+            Self::User(user) => Some(user),
+            Self::Merchant(_) => None,
+        }
+    }
 }
 
 /// The fate of a claim.
@@ -59,6 +76,10 @@ pub enum FateError {
     Gate(#[from] GateError),
 }
 
+/// The user of a fence that a lookup placed: who asks for an id need not be whose claim it is. The fence needs only
+/// UNIQUE(id).
+const NOBODY: UserId = UserId(0);
+
 /// Determines the fate of a claim. A claim that has been unknown for longer than the resolver's grace is searched for in
 /// the gate and then fenced, if `may_fence` allows it: the search reads every admission under way, and each fence adds a
 /// row.
@@ -77,17 +98,8 @@ pub async fn fate(
         Some(template) => in_gate(gate, template, asked).await,
         None => Ok(None),
     };
-    let decided = decided(pool, asked.id).await?;
-    if let Some(fate) = &decided
-        && is_final(pool, fate, asked).await?
-    {
-        if !matches!(fate, ClaimFate::GivenUp { .. }) || asked.template.is_some() {
-            return Ok(Fate::Decided(fate.clone()));
-        }
-        // Read again: the claim may have landed, and its queue been closed, between the two reads.
-        if let Some(fate) = self::decided(pool, asked.id).await? {
-            return Ok(Fate::Decided(fate));
-        }
+    if let Some(fate) = own(pool, asked).await? {
+        return Ok(Fate::Decided(fate));
     }
     let made_at = ids::made_at(asked.id.0);
     if made_at > now + CLOCK_SKEW_MAX || !is_possible(pool, asked, made_at).await? {
@@ -98,44 +110,60 @@ pub async fn fate(
         return Ok(processing);
     }
     let grace = TimeDelta::from_std(GRACE).unwrap_or(TimeDelta::MAX);
-    let age = now - made_at;
-    if age < grace || !may_fence() || may_be_queued(pool, gate, template, asked.id, age).await? {
-        return Ok(Fate::Processing { user: asked.user, at: made_at });
+    let (age, user) = (now - made_at, asked.asker.user());
+    let may_be_queued = async || {
+        let claim = QueuedClaim { template, id: asked.id, asked_by: user, age };
+        may_be_queued(pool, gate, claim).await
+    };
+    if age < grace || !may_fence() || may_be_queued().await? {
+        return Ok(Fate::Processing { user, at: made_at });
     }
     // The user's entry does not show another user's claim, which this user's query must not end.
-    if asked.user.is_some()
+    if user.is_some()
         && let Some(processing) = in_flight(gate, template, asked.id).await?
     {
         return Ok(processing);
     }
-    // The fence needs only UNIQUE(id). An operator who does not know the user places it under user 0.
-    let user = asked.user.unwrap_or(UserId(0));
-    let processing = Fate::Processing { user: asked.user, at: made_at };
-    if decided.is_some() {
-        let given_up = given_up_behind_other(pool, asked.id, template, user).await?;
-        return Ok(given_up.map_or(processing, Fate::Decided));
+    // If the id has a row already, somebody else's or a fence, nothing is placed.
+    fence(pool, template, asked.id, now).await?;
+    if let Some(fate) = own(pool, asked).await? {
+        return Ok(Fate::Decided(fate));
     }
-    fence(pool, template, user, asked.id, now).await?;
-    match self::decided(pool, asked.id).await? {
-        Some(decided) if is_final(pool, &decided, asked).await? => Ok(Fate::Decided(decided)),
-        _ => Ok(processing),
-    }
+    // Only a queued claim lands in spite of a fence in another template, and this one is not queued.
+    let (id, at) = (asked.id, made_at + grace);
+    Ok(Fate::Decided(ClaimFate::GivenUp { id, template_id: template, user_id: NOBODY, at }))
 }
 
-/// Decides a claim that is not queued and whose id is taken by a fence in another template. It is given up in its own
-/// template too, because only a queued claim lands despite such a fence. It may have landed before the check of the
-/// queue, so the row is read again.
-async fn given_up_behind_other(
-    pool: &MySqlPool,
-    id: ClaimId,
-    template_id: TemplateId,
-    user_id: UserId,
-) -> Result<Option<ClaimFate>, StoreError> {
-    let decided = decided(pool, id).await?;
-    Ok(decided.map(|fate| match fate {
-        ClaimFate::GivenUp { at, .. } => ClaimFate::GivenUp { id, template_id, user_id, at },
-        other => other,
-    }))
+/// Returns what MySQL has decided of a claim of the asker's, if that is final.
+async fn own(pool: &MySqlPool, asked: ClaimQuery) -> Result<Option<ClaimFate>, StoreError> {
+    let Some(fate) = decided(pool, asked.id).await? else { return Ok(None) };
+    if !is_own(pool, &fate, asked.asker).await? || !is_final(pool, &fate, asked).await? {
+        return Ok(None);
+    }
+    if !matches!(fate, ClaimFate::GivenUp { .. }) || asked.template.is_some() {
+        return Ok(Some(fate));
+    }
+    // Read again: the claim may have landed, and its queue been closed, between the two reads.
+    decided(pool, asked.id).await
+}
+
+/// Returns whether it is the fate of a claim of the asker's. A fence that a lookup placed is nobody's.
+async fn is_own(pool: &MySqlPool, fate: &ClaimFate, asker: Asker) -> Result<bool, StoreError> {
+    let user = match fate {
+        ClaimFate::Landed(claim) => claim.user_id,
+        ClaimFate::Rejected { user_id, .. } | ClaimFate::GivenUp { user_id, .. } => *user_id,
+    };
+    match asker {
+        Asker::User(asker) => Ok(user == asker),
+        Asker::Merchant(_) if user == NOBODY => Ok(false),
+        Asker::Merchant(merchant) => {
+            let template = connect::within(async {
+                let mut connection = connect::acquire(pool).await?;
+                template::get(&mut connection, fate.template_id()).await
+            });
+            Ok(template.await?.is_some_and(|template| template.merchant_id == merchant))
+        }
+    }
 }
 
 /// Returns whether nothing can change this fate of the claim. A fence binds only its own template: if the caller names
@@ -190,7 +218,7 @@ async fn in_gate(
     template: TemplateId,
     asked: ClaimQuery,
 ) -> Result<Option<Fate>, GateError> {
-    let Some(user) = asked.user else { return in_flight(gate, template, asked.id).await };
+    let Some(user) = asked.asker.user() else { return in_flight(gate, template, asked.id).await };
     let Some(meta) = gate.meta(template).await? else { return Ok(None) };
     let entry = gate.entry(template, meta.epoch, user).await?;
     let pending = entry.is_some_and(|entry| {
@@ -216,14 +244,13 @@ async fn in_flight(
 async fn fence(
     pool: &MySqlPool,
     template: TemplateId,
-    user: UserId,
     id: ClaimId,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     let fenced = connect::retried(
         || async {
             let mut connection = connect::acquire(pool).await?;
-            fence::place(&mut connection, template, user, id, now).await
+            fence::place(&mut connection, template, NOBODY, id, now).await
         },
         StoreError::is_conflict,
     );

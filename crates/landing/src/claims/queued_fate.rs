@@ -68,19 +68,29 @@ pub async fn queued_fate(
     .await
 }
 
-/// Returns whether a claim of this age may be in the queue, and land. It cannot if the template was never queued or its
-/// queue is closed. Otherwise only an open gate rules it out, if its epoch is both `epoch` and `queued_epoch` in MySQL:
-/// a claim that the gate does not hold was not queued under this epoch, and one of an earlier epoch is too late.
+/// A claim that may be in a queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueuedClaim {
+    pub(super) template: TemplateId,
+    pub(super) id: ClaimId,
+    /// The user who asks. Another user's claim that the gate holds is not theirs, whatever the queue has.
+    pub(super) asked_by: Option<UserId>,
+    /// Since its id was made.
+    pub(super) age: TimeDelta,
+}
+
+/// Returns whether a claim may be in the queue, and land. It cannot if the template was never queued or its queue is closed.
+/// Otherwise only an open gate rules it out, if its epoch is both `epoch` and `queued_epoch` in MySQL: a claim that the
+/// gate does not hold was not queued under this epoch, and one of an earlier epoch is too late.
 ///
 /// # Errors
 /// MySQL or the gate is unreachable.
 pub(super) async fn may_be_queued(
     pool: &MySqlPool,
     gate: &Gate,
-    template: TemplateId,
-    id: ClaimId,
-    age: TimeDelta,
+    claim: QueuedClaim,
 ) -> Result<bool, FateError> {
+    let QueuedClaim { template, id, asked_by, age } = claim;
     let facts = connect::within(async {
         let mut connection = connect::acquire(pool).await?;
         stock::queue_facts(&mut connection, template).await
@@ -98,7 +108,8 @@ pub(super) async fn may_be_queued(
         return Ok(true);
     }
     // The gate was open before and after the search, so it is the same gate, and had lost nothing.
-    let is_held = gate.find_in_flight(template, epoch, id).await?.is_some();
+    let held = gate.find_in_flight(template, epoch, id).await?;
+    let is_held = held.is_some_and(|held| asked_by.is_none_or(|user| user == held.user));
     Ok(is_held || !is_open(gate, template, epoch).await?)
 }
 

@@ -234,14 +234,16 @@ async fn ended(
 
 /// Raises MySQL's epoch. Returns `None` if there is no such template.
 async fn raise_epoch(context: &RebuildContext<'_>) -> Result<Option<Epoch>, RebuildError> {
-    connect::within(async {
+    let raise = || async {
         let mut transaction = connect::begin(context.pool).await?;
         let epoch = stock::next_epoch(&mut transaction, context.template).await?;
         context.points.reach("rebuild.before_epoch").await?;
         connect::commit(transaction).await?;
         Ok(epoch)
-    })
-    .await
+    };
+    let conflicts =
+        |error: &RebuildError| matches!(error, RebuildError::Store(error) if error.is_conflict());
+    connect::within(connect::retried(raise, conflicts)).await
 }
 
 async fn begin_epoch(

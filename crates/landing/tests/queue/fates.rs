@@ -3,14 +3,14 @@
 use coupon::{AcceptAfter, Claim, ClaimId, ClaimMode, Epoch, RejectReason, TemplateId, UserId};
 use landing::claims::{
     Answer, Unavailable,
-    fate::{ClaimQuery, Fate, QueuedFate, fate, queued_fate},
+    fate::{Asker, ClaimQuery, Fate, QueuedFate, fate, queued_fate},
 };
 use mysql_store::{connect, look_up::ClaimFate};
 use redis_gate::{QueueOptions, Verdict};
 use testkit::Proxy;
 
 use super::{Chain, accepted, ask, epoch_of};
-use crate::harness::{Rows, TEMPLATE, USER, again, claim, now};
+use crate::harness::{OPERATOR, Rows, TEMPLATE, USER, again, claim, now};
 
 async fn told(chain: &Chain, claim: &Claim, epoch: Epoch) -> QueuedFate {
     let (user, key) = (claim.user_id, &claim.request_id);
@@ -77,7 +77,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
     accepted(&process.claim(&first).await);
     // The gate that knew of the claim is gone.
     chain.world.lose_gate().await;
-    let asked = ClaimQuery { id: first.id, template: Some(TEMPLATE), user: Some(USER) };
+    let asked = ClaimQuery { id: first.id, template: Some(TEMPLATE), asker: Asker::User(USER) };
     // The ids of these tests are decades old.
     let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap();
     assert!(matches!(fate, Fate::Processing { .. }), "{fate:?}");
@@ -87,7 +87,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
 
 /// Looks the claim up without a receipt, long after it: the ids of these tests are decades old.
 async fn looked_up(chain: &Chain, claim: &Claim, user: UserId) -> Fate {
-    let asked = ClaimQuery { id: claim.id, template: Some(TEMPLATE), user: Some(user) };
+    let asked = ClaimQuery { id: claim.id, template: Some(TEMPLATE), asker: Asker::User(user) };
     fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
 }
 
@@ -112,8 +112,8 @@ async fn a_direct_claim_that_died_with_its_gate_is_given_up_once_no_queue_can_ca
 const OTHER: TemplateId = TemplateId(11);
 
 /// Looks an id up under [`OTHER`], which places a fence there.
-async fn fenced_elsewhere(chain: &Chain, id: ClaimId, user: Option<UserId>) {
-    let asked = ClaimQuery { id, template: Some(OTHER), user };
+async fn fenced_elsewhere(chain: &Chain, id: ClaimId, asker: Asker) {
+    let asked = ClaimQuery { id, template: Some(OTHER), asker };
     let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap();
     let is_given_up = matches!(fate, Fate::Decided(ClaimFate::GivenUp { template_id: OTHER, .. }));
     assert!(is_given_up, "no claim of this template has the id: {fate:?}");
@@ -122,17 +122,17 @@ async fn fenced_elsewhere(chain: &Chain, id: ClaimId, user: Option<UserId>) {
 /// The id of a claim does not show its template, so a client may name the wrong one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queued_claim_that_was_looked_up_under_another_template_lands_all_the_same() {
-    for user in [None, Some(USER), Some(UserId(USER.0 + 1))] {
+    for asker in [OPERATOR, Asker::User(USER), Asker::User(UserId(USER.0 + 1))] {
         let chain = Chain::queued("wrong template", AcceptAfter::Topic).await;
         chain.world.publish(OTHER, 5, 1).await;
         let process = chain.process("a").await;
         let first = claim(USER, "a", 1);
         let epoch = epoch_of(&process.claim(&first).await);
-        fenced_elsewhere(&chain, first.id, user).await;
+        fenced_elsewhere(&chain, first.id, asker).await;
 
         assert_eq!(told(&chain, &first, epoch).await, QueuedFate::Processing);
         let fate_of = async |template| {
-            let asked = ClaimQuery { id: first.id, template, user: Some(USER) };
+            let asked = ClaimQuery { id: first.id, template, asker: Asker::User(USER) };
             fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
         };
         assert!(matches!(fate_of(Some(TEMPLATE)).await, Fate::Processing { .. }));
@@ -157,7 +157,7 @@ async fn a_queued_claim_that_was_looked_up_under_another_template_is_rejected_as
     let process = chain.process("a").await;
     let first = claim(USER, "a", 2);
     let epoch = epoch_of(&process.claim(&first).await);
-    fenced_elsewhere(&chain, first.id, None).await;
+    fenced_elsewhere(&chain, first.id, OPERATOR).await;
     chain.world.execute("update template_stock set stock = 1 where template_id = 10").await;
     chain.land().await;
     let rejected = QueuedFate::Rejected(RejectReason::InsufficientStock);
@@ -173,7 +173,7 @@ async fn a_direct_claim_that_was_looked_up_under_another_template_is_given_up_in
     let (gate, died) = (&chain.world.gate, claim(USER, "a", 1));
     let epoch = chain.world.meta().await.epoch;
     gate.claim(&died, epoch, now(), QueueOptions::direct()).await.unwrap();
-    fenced_elsewhere(&chain, died.id, None).await;
+    fenced_elsewhere(&chain, died.id, OPERATOR).await;
     assert!(matches!(looked_up(&chain, &died, USER).await, Fate::Processing { .. }), "in flight");
     assert_eq!(chain.world.resolve().await.released, 1);
     let fate = looked_up(&chain, &died, USER).await;
@@ -211,8 +211,11 @@ async fn a_lookup_that_may_not_fence_does_not_search_the_gate() {
     accepted(&process.claim(&first).await);
     // A search now fails, because the key of the queued claims has another type.
     chain.world.replace_queued().await;
-    let asked =
-        ClaimQuery { id: claim(USER, "b", 1).id, template: Some(TEMPLATE), user: Some(USER) };
+    let asked = ClaimQuery {
+        id: claim(USER, "b", 1).id,
+        template: Some(TEMPLATE),
+        asker: Asker::User(USER),
+    };
     let look = async |may_fence| {
         fate(&chain.world.pool, &chain.world.gate, asked, now(), move || may_fence).await
     };

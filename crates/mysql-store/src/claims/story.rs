@@ -1,7 +1,7 @@
 //! A claim's story in MySQL: its admission, as its row records it, and its coupons.
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, CouponId};
+use coupon::{ClaimId, CouponId, TemplateId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{StoreError, coupons::user_coupon::UserCoupon, datetime::NullableTime, rows};
@@ -17,20 +17,23 @@ pub struct Admitted {
     pub left_after: Option<i64>,
 }
 
-/// Returns a claim's admission as its row records it, or `None` if there is no row.
+/// Returns a claim's admission as its row records it, or `None` if it has no row in this template.
 ///
 /// # Errors
 /// The statement fails.
 pub async fn admitted(
     connection: &mut MySqlConnection,
     id: ClaimId,
+    template: TemplateId,
 ) -> Result<Option<Admitted>, StoreError> {
-    let row: Option<(i32, NullableTime, Option<i64>)> =
-        sqlx::query_as("select quantity, admitted_at, left_after from claim where id = ?")
-            .bind(id.0)
-            .fetch_optional(connection)
-            .await
-            .map_err(StoreError::query("read the admission of a claim"))?;
+    let row: Option<(i32, NullableTime, Option<i64>)> = sqlx::query_as(
+        "select quantity, admitted_at, left_after from claim where id = ? and template_id = ?",
+    )
+    .bind(id.0)
+    .bind(template.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read the admission of a claim"))?;
     Ok(row.map(|(quantity, admitted_at, left_after)| Admitted {
         quantity: quantity.unsigned_abs(),
         admitted_at: admitted_at.into(),

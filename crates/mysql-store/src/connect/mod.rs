@@ -10,7 +10,7 @@ use sqlx::{
     ConnectOptions, Connection, Executor, MySql, MySqlConnection, MySqlPool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use self::pooled::Abandonable;
 use crate::StoreError;
@@ -78,6 +78,13 @@ const SNAPSHOT: &str = concat!(
 /// Attempts to run a transaction that conflicts with others. Three waits of 3 s are longer than a stopped process can
 /// lock a row ([`IDLE_SECONDS`]).
 const TRANSACTION_TRIES: u32 = 3;
+
+/// How long a transaction is repeated, beyond [`TRANSACTION_TRIES`], after conflicts that end at once, as deadlocks do:
+/// time for some dozen transactions, one after the other, that all want the same rows.
+const CONFLICTS_MAX: Duration = Duration::from_secs(2);
+
+/// Longest pause before a repetition. Without one, those that met would meet again.
+const REPEAT_AFTER_MAX: Duration = Duration::from_millis(20);
 
 /// Time that a connection returned to the pool has to finish what its caller left open: a rollback, or the answer to an
 /// abandoned statement.
@@ -249,8 +256,12 @@ pub async fn acquire(pool: &MySqlPool) -> Result<Pooled, StoreError> {
 /// # Errors
 /// No connection was free in time, or the server cannot be reached.
 pub async fn begin(pool: &MySqlPool) -> Result<Transaction, StoreError> {
-    let begun = Transaction::begin(acquire(pool).await?, TRANSACTION).await;
-    begun.map_err(StoreError::query("begin"))
+    begin_pooled(acquire(pool).await?).await
+}
+
+/// Like [`begin`], on a connection that was taken from the pool before.
+pub(crate) async fn begin_pooled(connection: Pooled) -> Result<Transaction, StoreError> {
+    Transaction::begin(connection, TRANSACTION).await.map_err(StoreError::query("begin"))
 }
 
 /// Like [`begin`], on the caller's own connection. From then on the limit on its idle time also holds between
@@ -292,7 +303,8 @@ pub async fn begin_snapshot(pool: &MySqlPool) -> Result<Transaction, StoreError>
     begun.map_err(StoreError::query("begin a snapshot"))
 }
 
-/// Runs `work`, a whole transaction, and repeats it after conflicts with other transactions.
+/// Runs `work`, a whole transaction, and repeats it after conflicts with other transactions: for 2 s, or three times if
+/// each attempt takes longer.
 ///
 /// # Errors
 /// The last error of `work`. `conflicts` returns whether an error is such a conflict.
@@ -300,10 +312,16 @@ pub async fn retried<T, E, F: Future<Output = Result<T, E>>>(
     mut work: impl FnMut() -> F,
     conflicts: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
-    let mut tries = 1;
+    let (mut tries, began) = (1, Instant::now());
     loop {
         match work().await {
-            Err(error) if tries < TRANSACTION_TRIES && conflicts(&error) => tries += 1,
+            Err(error)
+                if (tries < TRANSACTION_TRIES || began.elapsed() < CONFLICTS_MAX)
+                    && conflicts(&error) =>
+            {
+                tries += 1;
+                sleep(REPEAT_AFTER_MAX.mul_f64(fastrand::f64())).await;
+            }
             ended => return ended,
         }
     }

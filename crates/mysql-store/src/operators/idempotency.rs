@@ -1,14 +1,22 @@
 //! `idempotent_request`: operators' requests by idempotency key, with their answers.
 //!
-//! [`begin`] is the first statement of the transaction that carries out the request. The row's primary key makes one of
-//! two equal requests wait for the other, and then find its answer. [`end`] writes the answer in the same transaction.
-//! So the answer is stored exactly if its request took effect, and a failed request leaves nothing.
+//! [`begin`] makes sure that the request has a row, in a statement of its own, and then locks the row in the transaction
+//! that carries the request out. So of two equal requests one waits for the other, and then finds its answer. [`end`]
+//! writes the answer in the same transaction: the stored answer exists exactly if its request took effect.
+//!
+//! A row without an answer stands for nothing: its request failed or was refused, and another may take the key. Were the
+//! row inserted in the transaction instead, its rollback would leave those that waited with locks on the same gap, and
+//! all but one of them would end in a deadlock (docs/decisions/0037).
 
 use chrono::{DateTime, Utc};
 use coupon::{AuditId, MerchantId, RequestId};
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, MySqlPool};
 
-use crate::{DuplicateKey, StoreError, datetime::datetime};
+use crate::{
+    DuplicateKey, StoreError,
+    connect::{self, Transaction},
+    datetime::datetime,
+};
 
 /// SHA-256 of the request and its sender.
 pub type Digest = [u8; 32];
@@ -34,9 +42,9 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Result of [`begin`].
+/// What is known of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Begun {
+pub enum Known {
     /// The request is new: carry it out.
     New,
     /// The request was carried out, with this answer.
@@ -47,15 +55,54 @@ pub enum Begun {
     Other,
 }
 
-/// Begins a request; call it first in the transaction. Waits for an equal request in progress.
+/// A request that was begun.
+#[derive(Debug)]
+pub struct Begun {
+    /// The transaction that carries the request out. It has locked the key.
+    pub transaction: Transaction,
+    pub known: Known,
+}
+
+/// Begins a request, and the transaction that carries it out. Waits for an equal request in progress.
 ///
 /// # Errors
 /// A statement fails, or the other request took too long ([`StoreError::is_conflict`]).
 pub async fn begin(
-    transaction: &mut MySqlConnection,
+    pool: &MySqlPool,
     request: Request<'_>,
     now: DateTime<Utc>,
 ) -> Result<Begun, StoreError> {
+    let mut connection = connect::acquire(pool).await?;
+    let is_first = add_row(&mut connection, request, now).await?;
+    let mut transaction = connect::begin_pooled(connection).await?;
+    let row = read(&mut transaction, request, " for update").await?;
+    // The row was deleted just now. Repeating the call adds it again.
+    let row = row.ok_or(StoreError::Contended)?;
+    if row.is_open() && !is_first {
+        take_over(&mut transaction, request, now).await?;
+    }
+    Ok(Begun { transaction, known: row.known(request) })
+}
+
+/// Returns what is known of a request without beginning it. Does not wait for an equal request in progress, whose answer
+/// is not seen.
+///
+/// # Errors
+/// The statement fails.
+pub async fn look_up(
+    connection: &mut MySqlConnection,
+    request: Request<'_>,
+) -> Result<Known, StoreError> {
+    let row = read(connection, request, "").await?;
+    Ok(row.map_or(Known::New, |row| row.known(request)))
+}
+
+/// Adds the row of a key, and returns whether it had none.
+async fn add_row(
+    connection: &mut MySqlConnection,
+    request: Request<'_>,
+    now: DateTime<Utc>,
+) -> Result<bool, StoreError> {
     let inserted = sqlx::query(
         "insert into idempotent_request (merchant_id, route, request_key, digest, created_at) \
          values (?, ?, ?, ?, ?)",
@@ -65,20 +112,17 @@ pub async fn begin(
     .bind(request.key.as_str().as_bytes())
     .bind(request.digest.as_slice())
     .bind(datetime(now))
-    .execute(&mut *transaction)
+    .execute(connection)
     .await
     .map_err(StoreError::query("begin a request under its key"));
     match inserted {
-        Ok(_) => Ok(Begun::New),
-        Err(error) if error.duplicate_key() == Some(DuplicateKey::Primary) => {
-            known(transaction, request).await
-        }
-        Err(error) => Err(error),
+        Err(error) if error.duplicate_key() == Some(DuplicateKey::Primary) => Ok(false),
+        inserted => inserted.map(|_| true),
     }
 }
 
 #[derive(FromRow)]
-struct Known {
+struct KeyRow {
     digest: Vec<u8>,
     status: Option<i16>,
     head: Option<String>,
@@ -86,36 +130,69 @@ struct Known {
     audit_id: Option<i64>,
 }
 
-async fn known(
-    transaction: &mut MySqlConnection,
+impl KeyRow {
+    /// Whether no request under the key took effect.
+    fn is_open(&self) -> bool {
+        self.status.is_none() && self.audit_id.is_none()
+    }
+
+    fn known(self, request: Request<'_>) -> Known {
+        if self.is_open() {
+            return Known::New;
+        }
+        if self.digest != request.digest {
+            return Known::Other;
+        }
+        match (self.status, self.audit_id) {
+            (Some(status), _) => {
+                let (head, body) = (self.head.unwrap_or_default(), self.body.unwrap_or_default());
+                Known::Answered(Answer { status: status.unsigned_abs(), head, body })
+            }
+            (None, Some(id)) => Known::UnderWay(AuditId(id)),
+            (None, None) => Known::New,
+        }
+    }
+}
+
+async fn read(
+    connection: &mut MySqlConnection,
     request: Request<'_>,
-) -> Result<Begun, StoreError> {
-    // Not a locking read: all calls that waited for the insert share the row's lock by now, and would block each other.
-    let row: Option<Known> = sqlx::query_as(
+    lock: &str,
+) -> Result<Option<KeyRow>, StoreError> {
+    sqlx::query_as(AssertSqlSafe(format!(
         "select digest, status, head, body, audit_id from idempotent_request \
-         where merchant_id = ? and route = ? and request_key = ?",
-    )
+         where merchant_id = ? and route = ? and request_key = ?{lock}"
+    )))
     .bind(request.merchant_id.0)
     .bind(request.route.as_slice())
     .bind(request.key.as_str().as_bytes())
-    .fetch_optional(transaction)
+    .fetch_optional(connection)
     .await
-    .map_err(StoreError::query("read a request by its key"))?;
-    // The row was deleted just now. Repeating the call begins the request.
-    let row = row.ok_or(StoreError::Contended)?;
-    if row.digest != request.digest {
-        return Ok(Begun::Other);
-    }
-    if let Some(status) = row.status {
-        let (head, body) = (row.head.unwrap_or_default(), row.body.unwrap_or_default());
-        return Ok(Begun::Answered(Answer { status: status.unsigned_abs(), head, body }));
-    }
-    row.audit_id.map(|id| Begun::UnderWay(AuditId(id))).ok_or_else(|| {
-        StoreError::unreadable("a request without an answer and a line of the record")
-    })
+    .map_err(StoreError::query("read a request by its key"))
 }
 
-/// Stores a request's answer.
+/// Gives this request the key of one that took no effect. Its answer is kept as long as any other.
+async fn take_over(
+    transaction: &mut MySqlConnection,
+    request: Request<'_>,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update idempotent_request set digest = ?, created_at = ? \
+         where merchant_id = ? and route = ? and request_key = ?",
+    )
+    .bind(request.digest.as_slice())
+    .bind(datetime(now))
+    .bind(request.merchant_id.0)
+    .bind(request.route.as_slice())
+    .bind(request.key.as_str().as_bytes())
+    .execute(transaction)
+    .await
+    .map_err(StoreError::query("take over a key"))?;
+    Ok(())
+}
+
+/// Stores a request's answer, in the transaction of [`begin`].
 ///
 /// # Errors
 /// The statement fails.

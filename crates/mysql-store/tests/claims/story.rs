@@ -1,12 +1,12 @@
 //! What rows tell of a claim's way.
 
-use coupon::{ClaimId, CouponId};
+use coupon::{ClaimId, CouponId, TemplateId};
 use mysql_store::{
     queued_landing::{self, QueuedAttempt},
     story::{self, Admitted},
 };
 
-use crate::harness::{LEFT_AFTER, Store, landing, now, queued};
+use crate::harness::{LEFT_AFTER, Store, TEMPLATE, landing, now, queued};
 
 #[tokio::test]
 async fn a_claim_tells_its_admission_and_its_coupons_are_read_together() {
@@ -21,10 +21,12 @@ async fn a_claim_tells_its_admission_and_its_coupons_are_read_together() {
 
     let connection = &mut store.connection;
     let unrecorded = Admitted { quantity: 3, admitted_at: None, left_after: None };
-    assert_eq!(story::admitted(connection, direct_id).await.unwrap(), Some(unrecorded));
+    assert_eq!(story::admitted(connection, direct_id, TEMPLATE).await.unwrap(), Some(unrecorded));
     let recorded = Admitted { quantity: 1, admitted_at: Some(now()), left_after: Some(LEFT_AFTER) };
-    assert_eq!(story::admitted(connection, queued_id).await.unwrap(), Some(recorded));
-    assert_eq!(story::admitted(connection, ClaimId(1)).await.unwrap(), None);
+    assert_eq!(story::admitted(connection, queued_id, TEMPLATE).await.unwrap(), Some(recorded));
+    assert_eq!(story::admitted(connection, ClaimId(1), TEMPLATE).await.unwrap(), None);
+    let elsewhere = TemplateId(TEMPLATE.0 + 1);
+    assert_eq!(story::admitted(connection, queued_id, elsewhere).await.unwrap(), None);
 
     let asked: Vec<CouponId> = ids.iter().rev().copied().chain([CouponId(1)]).collect();
     let found = story::coupons(connection, &asked).await.unwrap();

@@ -48,7 +48,7 @@ pub(super) fn cases(targets: &Targets) -> Vec<Case> {
     let get = |path: &str| targets.attacker.request(Method::GET, path);
     let post =
         |path: String, body: &Value| targets.attacker.request(Method::POST, &path).json(body);
-    let (order, template) = (json!({ "order_ref": "the-attackers-order" }), targets.one);
+    let order = json!({ "order_ref": "the-attackers-order" });
     let unknown = "COUPON_NOT_FOUND";
     let mut cases: Vec<Case> = QUERIES
         .iter()
@@ -72,8 +72,9 @@ pub(super) fn cases(targets: &Targets) -> Vec<Case> {
     let poll = |query: &str| get(&format!("/v1/claims/{claim}{query}"));
     let unknown = "CLAIM_NOT_FOUND";
     cases.extend([
-        case("another's claim", poll(&format!("?template={template}")), 404, unknown),
-        case("a claim of no template", poll(""), 404, unknown),
+        // Like an id that no claim has.
+        case("another's claim of no template", poll(""), 422, "TEMPLATE_NEEDED"),
+        case("a claim of nothing", poll(&format!("?template={NOTHING}")), 404, unknown),
         case("a claim of what is no id", poll("?template=x"), 400, "MALFORMED_QUERY"),
         case("a claim of two templates", poll("?template=1&template=2"), 400, "MALFORMED_QUERY"),
         case("an unknown claim", get(&format!("/v1/claims/{NOTHING}")), 404, unknown),

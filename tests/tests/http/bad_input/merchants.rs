@@ -80,7 +80,8 @@ fn strangers(targets: &Targets) -> Vec<Case> {
     for sub in ["", "/story"] {
         let path = format!("/v1/claim-states/{}{sub}", targets.claim);
         let claim = admin.operator(Method::GET, &path);
-        cases.push(case(&format!("a stranger's claim{sub}"), claim, 404, "CLAIM_NOT_FOUND"));
+        // Like an id that no claim has.
+        cases.push(case(&format!("a stranger's claim{sub}"), claim, 422, "TEMPLATE_NEEDED"));
         let claim = admin.operator(Method::GET, &format!("{path}?template={}", targets.one));
         let what = format!("a claim{sub} at a stranger's template");
         cases.push(case(&what, claim, 404, "TEMPLATE_NOT_FOUND"));

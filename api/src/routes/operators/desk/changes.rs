@@ -28,7 +28,7 @@ use crate::{
     routes::{
         audit::{
             self, Action,
-            idempotency::{Answer, Known, Once},
+            idempotency::{Answer, Begun, Known, Once},
         },
         bodies::coupon_json,
         operators::{stock_movements::REASON_CHARS_MAX, templates::validity::progress_url},
@@ -187,8 +187,8 @@ pub(crate) async fn replace(
     valid_reason(&request.reason)?;
     let once = once.asking(&request);
     let work = || async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        if let Known::Answer(answer) = once.begin(&app, operator, &mut transaction).await? {
+        let Begun { mut transaction, known } = once.begin(&app, operator).await?;
+        if let Known::Answer(answer) = known {
             return Ok(answer);
         }
         let before = held(&mut transaction, operator, id).await?;
@@ -240,8 +240,8 @@ async fn change(
     reason: &str,
 ) -> Result<Answer, Problem> {
     let work = || async {
-        let mut transaction = connect::begin(&app.pool).await?;
-        if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        let Begun { mut transaction, known } = once.begin(app, operator).await?;
+        if let Known::Answer(answer) = known {
             return Ok(answer);
         }
         let before = held(&mut transaction, operator, id).await?;

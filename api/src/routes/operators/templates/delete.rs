@@ -80,6 +80,9 @@ async fn remove(
         return Err(Problem::new(Code::InvalidTransition, detail).with("state", state));
     }
     if !template_delete::delete(&mut transaction, &draft).await? {
+        if was_deleted(&mut transaction, operator, id).await? {
+            return Ok(());
+        }
         let current = owned_on(&mut transaction, operator, id).await?.version;
         if_match.check(current)?;
         return Err(changed_meanwhile(current));

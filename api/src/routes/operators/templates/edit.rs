@@ -145,13 +145,18 @@ pub(crate) async fn edit(
     let wanted = request.applied_to(&before)?;
     expected.is_said()?;
     let follow = request.issued_coupons == Some(IssuedCoupons::Follow);
-    let stands = before.differences(&wanted).is_empty()
-        && is_answered(&app, &before, &expected, request.names_validity().then_some(follow))
-            .await?;
-    if !stands {
+    if !stands(&app, &request, &before, &expected).await? {
         expected.check(before.version)?;
         allowed(&app, &before, &wanted)?;
-        apply(&app, operator, (&before, &wanted), follow, &expected).await?;
+        let edited = apply(&app, operator, (&before, &wanted), follow).await?;
+        if edited == Edited::Meanwhile {
+            // Perhaps by an equal request.
+            let current = owned(&app, operator, id).await?;
+            if !stands(&app, &request, &current, &expected).await? {
+                expected.check(current.version)?;
+                return Err(changed_meanwhile(current.version));
+            }
+        }
     }
     let after = owned(&app, operator, id).await?;
     if after.state != TemplateState::Draft {
@@ -174,9 +179,23 @@ pub(crate) async fn edit(
     })
 }
 
-/// Returns whether the template already is as requested: it was so, or the same call was sent before and its answer was
-/// lost. `follow` is set for an edit of the validity: a call that makes coupons follow counts as answered only if
-/// exactly that version made them.
+/// Returns whether the template already is as requested.
+async fn stands(
+    app: &App,
+    request: &EditRequest,
+    present: &Template,
+    expected: &Expected,
+) -> Result<bool, Problem> {
+    let follow = request.issued_coupons == Some(IssuedCoupons::Follow);
+    let follow = request.names_validity().then_some(follow);
+    let wanted = request.applied_to(present)?;
+    Ok(present.differences(&wanted).is_empty()
+        && is_answered(app, present, expected, follow).await?)
+}
+
+/// Returns whether a template that is as requested was so, or became so by the same call, whose answer was lost. `follow`
+/// is set for an edit of the validity: a call that makes coupons follow counts as answered only if exactly that version
+/// made them.
 async fn is_answered(
     app: &App,
     before: &Template,
@@ -213,8 +232,7 @@ async fn apply(
     operator: Operator,
     (before, wanted): (&Template, &Template),
     follow: bool,
-    expected: &Expected,
-) -> Result<(), Problem> {
+) -> Result<Edited, Problem> {
     let now = app.clock.now();
     let mut after =
         json!(TemplateJson::from(&Template { version: before.version + 1, ..wanted.clone() }));
@@ -247,12 +265,9 @@ async fn apply(
     match connect::within(connect::retried(edit, Problem::is_contended)).await? {
         Edited::Done => {
             info!(template.id = %before.id, follow, "edited a template");
-            Ok(())
+            Ok(Edited::Done)
         }
-        Edited::Meanwhile => {
-            let current = owned(app, operator, before.id).await?.version;
-            Err(expected.check(current).err().unwrap_or_else(|| changed_meanwhile(current)))
-        }
+        Edited::Meanwhile => Ok(Edited::Meanwhile),
         Edited::MoveUnderWay => {
             let detail = "Issued coupons are being moved to an earlier change's validity. Wait until \
                           they are, or let them follow this change too.";

@@ -32,7 +32,7 @@ use crate::{
     routes::{
         audit::{
             self, Action,
-            idempotency::{Answer, Known, Once},
+            idempotency::{Answer, Begun, Known, Once},
         },
         bodies::{
             template_json::{NewTemplate, TemplateJson},
@@ -90,8 +90,8 @@ async fn create_once(
     new: &New<'_>,
 ) -> Result<Answer, Problem> {
     let New { draft, total, cloned_from } = *new;
-    let mut transaction = connect::begin(&app.pool).await?;
-    if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+    let Begun { mut transaction, known } = once.begin(app, operator).await?;
+    if let Known::Answer(answer) = known {
         return Ok(answer);
     }
     let (actor, now) = (operator.actor(), app.clock.now());

@@ -24,7 +24,7 @@ use crate::{
     routes::{
         audit::{
             self,
-            idempotency::{Answer, Known, Once},
+            idempotency::{Answer, Begun, Known, Once},
         },
         bodies::template_json::{self, TemplateJson},
         operators::templates::{
@@ -128,8 +128,8 @@ struct Change {
 
 impl Change {
     async fn apply(&self, app: &App, operator: Operator, once: &Once) -> Result<Answer, Problem> {
-        let mut transaction = connect::begin(&app.pool).await?;
-        if let Known::Answer(answer) = once.begin(app, operator, &mut transaction).await? {
+        let Begun { mut transaction, known } = once.begin(app, operator).await?;
+        if let Known::Answer(answer) = known {
             return Ok(answer);
         }
         let before = self.template(operator, &mut transaction).await?;
@@ -164,9 +164,13 @@ impl Change {
         self.allowed(before, now)?;
         let (next, accepted) = (self.way.to, self.accepted.unwrap_or_default());
         if !template::change_state_with(transaction, before, next, accepted, now).await? {
-            let current = self.template(operator, transaction).await?.version;
-            self.if_match.check(current)?;
-            return Err(changed_meanwhile(current));
+            let current = self.template(operator, transaction).await?;
+            if current.state == self.way.to {
+                // An equal request was faster: begin again, and find what it did.
+                return Err(Problem::overtaken());
+            }
+            self.if_match.check(current.version)?;
+            return Err(changed_meanwhile(current.version));
         }
         let after = Template { state: self.way.to, version: before.version + 1, ..before.clone() };
         let [was, mut is] = [before, &after].map(|template| json!(TemplateJson::from(template)));
