@@ -216,11 +216,16 @@ fn sold_out(answer: &Value) -> Option<SoldOutGate> {
     Some(SoldOutGate { users, window_ms: (starts, ends), limit })
 }
 
+/// Redis' answer about the life of a key that is not there.
+const GONE: i64 = -2;
+
 /// What is wrong with a key, if anything. `lives` is in milliseconds; below 0, Redis does not remove it.
 fn key_fault(key: &str, of_type: &str, kind: &str, lives: i64) -> Option<String> {
     let longest = i64::try_from(millis(NOTED)).unwrap_or(i64::MAX);
     match kind {
         "none" => None,
+        // It ended between the two questions.
+        _ if lives == GONE => None,
         kind if kind != of_type => Some(format!("{key} is a {kind}, not a {of_type}")),
         _ if of_type == Keys::NOTE && !(0..=longest).contains(&lives) => {
             Some(format!("{key} lives for {lives} ms, and may for {longest}"))

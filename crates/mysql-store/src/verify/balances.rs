@@ -27,8 +27,6 @@ pub struct Balance {
     pub coupons: i64,
     /// Number of returned coupons, replacements included.
     pub returned: i64,
-    /// Number of its last movement; 0 if there is none.
-    pub movement: i64,
     /// Limit per user; 0 if there is none.
     pub limit: u32,
 }
@@ -45,8 +43,6 @@ pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, 
           where movement.template_id = stock.template_id) as moved, \
          (select cast(coalesce(sum(coalesce(delta_stock, delta)), 0) as signed) \
           from stock_movement movement where movement.template_id = stock.template_id) as moved_stock, \
-         (select coalesce(max(seq), 0) from stock_movement movement \
-          where movement.template_id = stock.template_id) as movement, \
          (select cast(coalesce(sum(quantity), 0) as signed) from claim \
           where claim.template_id = stock.template_id and claim.state = ?) as landed, \
          cast(coalesce(made.coupons, 0) as signed) - \
@@ -73,7 +69,6 @@ pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, 
             landed: row.try_get("landed")?,
             coupons: row.try_get("coupons")?,
             returned: row.try_get("returned")?,
-            movement: row.try_get("movement")?,
             // A limit below 0 is none; the template's row is named as unreadable.
             limit: u32::try_from(row.try_get::<i32, _>("per_user_limit")?).unwrap_or(0),
         })

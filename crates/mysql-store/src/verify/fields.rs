@@ -23,6 +23,8 @@ pub struct Terms {
     pub terms: i64,
     /// The last such version that issued coupons had to follow; 0 if none.
     pub followed: i64,
+    /// Number of the template's last movement; 0 if there is none.
+    pub movement: i64,
 }
 
 /// A coupon that disagrees with its claim or template.
@@ -48,7 +50,8 @@ pub struct OddCoupon {
 pub async fn terms(connection: &mut MySqlConnection) -> Result<Rows<Terms, i64>, StoreError> {
     let rows = sqlx::query(
         "select template.*, stock.open, stock.queue_closed, stock.terms, (select coalesce(max(version), 0) \
-         from validity_move where template_id = template.id) as followed \
+         from validity_move where template_id = template.id) as followed, \
+         (select coalesce(max(seq), 0) from stock_movement where template_id = template.id) as movement \
          from coupon_template template join template_stock stock on stock.template_id = template.id",
     )
     .fetch_all(connection)
@@ -61,6 +64,7 @@ pub async fn terms(connection: &mut MySqlConnection) -> Result<Rows<Terms, i64>,
                 queue_closed: row.try_get("queue_closed")?,
                 terms: row.try_get("terms")?,
                 followed: row.try_get("followed")?,
+                movement: row.try_get("movement")?,
             })
         },
         key: id,

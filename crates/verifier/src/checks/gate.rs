@@ -64,7 +64,7 @@ async fn look(
     for (balance, meta) in &gates.open {
         let terms = terms.iter().find(|terms| terms.template.id == balance.template);
         if let Some(terms) = terms {
-            compare_terms(terms, balance, meta, findings);
+            compare_terms(terms, meta, findings);
         }
         let bans = terms.is_some_and(|terms| terms.template.hold.lapses_allowed > 0);
         users += Gate { sources, balance, meta, bans }.check(findings).await?;
@@ -73,7 +73,7 @@ async fn look(
 }
 
 /// Compares the gate's copy of the template with MySQL.
-fn compare_terms(terms: &Terms, balance: &Balance, meta: &Meta, findings: &mut Findings) {
+fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
     let (template, id) = (&terms.template, terms.template.id);
     let (window, (starts, ends)) = (template.window, meta.window_ms);
     let facts = [
@@ -82,7 +82,7 @@ fn compare_terms(terms: &Terms, balance: &Balance, meta: &Meta, findings: &mut F
         ("starts", starts, window.starts_at.timestamp_millis()),
         ("ends", ends, window.ends_at.timestamp_millis()),
         ("lapses_allowed", meta.lapses_allowed, template.hold.lapses_allowed.into()),
-        ("movement", meta.movement, balance.movement),
+        ("movement", meta.movement, terms.movement),
     ];
     for (fact, gate, truth) in facts {
         findings.expect(gate == truth, || {

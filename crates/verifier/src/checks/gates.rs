@@ -1,7 +1,7 @@
 //! The gates that there are, and whether they can be read. A damaged gate is reported, and the others are looked at.
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, Template, TemplateId, TemplateState};
+use coupon::{Epoch, TemplateId, TemplateState};
 use mysql_store::{
     connect,
     verify::{self, Balance, Terms},
@@ -89,7 +89,7 @@ pub(crate) async fn are_loaded(
 }
 
 /// Describes a gate that a keeper has not finished: it is not loaded, cannot be read, or lacks its template's last
-/// change, which a keeper brings within a second.
+/// change or movement, which a keeper brings within a second.
 pub(crate) async fn unfinished(
     sources: &Sources,
     now: DateTime<Utc>,
@@ -106,38 +106,41 @@ pub(crate) async fn terms(sources: &Sources) -> Result<Vec<Terms>, VerifyError> 
 }
 
 /// A template whose gate a keeper maintains, and that gate if it is open.
-type Kept = (Template, Option<Meta>);
+type Kept = (Terms, Option<Meta>);
 
 async fn kept(sources: &Sources, findings: &mut Findings) -> Result<Vec<Kept>, VerifyError> {
     let mut kept = Vec::new();
-    for template in terms(sources).await?.into_iter().map(|terms| terms.template) {
-        if matches!(template.state, TemplateState::Published | TemplateState::Paused) {
-            let meta = sources.gate.meta(template.id).await;
-            let meta = readable(template.id, meta, findings)?.flatten().filter(Meta::is_open);
-            kept.push((template, meta));
+    for terms in terms(sources).await? {
+        let (id, state) = (terms.template.id, terms.template.state);
+        if matches!(state, TemplateState::Published | TemplateState::Paused) {
+            let meta = sources.gate.meta(id).await;
+            let meta = readable(id, meta, findings)?.flatten().filter(Meta::is_open);
+            kept.push((terms, meta));
         }
     }
     Ok(kept)
 }
 
 fn missing(kept: &[Kept], now: DateTime<Utc>) -> impl Iterator<Item = String> {
-    let is_missing = move |(template, meta): &&Kept| {
-        let window = template.window;
+    let is_missing = move |(terms, meta): &&Kept| {
+        let window = terms.template.window;
         meta.is_none() && window.starts_at <= now && now < window.ends_at
     };
-    let described = |(template, _): &Kept| {
-        format!("template {} can be claimed, and nobody loads its gate", template.id)
+    let described = |(terms, _): &Kept| {
+        format!("template {} can be claimed, and nobody loads its gate", terms.template.id)
     };
     kept.iter().filter(is_missing).map(described)
 }
 
 fn behind(kept: &[Kept]) -> Option<String> {
-    let is_behind = |(template, meta): &&Kept| {
-        meta.as_ref().is_some_and(|meta| meta.version < template.version)
+    let is_behind = |(terms, meta): &&Kept| {
+        meta.as_ref().is_some_and(|meta| {
+            meta.version < terms.template.version || meta.movement < terms.movement
+        })
     };
-    let (template, _) = kept.iter().find(is_behind)?;
+    let (terms, _) = kept.iter().find(is_behind)?;
+    let (id, version, movement) = (terms.template.id, terms.template.version, terms.movement);
     Some(format!(
-        "the gate of template {} has not heard of version {}",
-        template.id, template.version
+        "the gate of template {id} has not heard of version {version} or movement {movement}"
     ))
 }

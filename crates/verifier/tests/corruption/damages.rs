@@ -58,8 +58,16 @@ const CLAIMS: [Damage; 9] = [
         "I2",
         "claim 313: request_id is no key",
     ),
-    ("update claim set left_after = 30 where id = 314", "I2", "claim 314: left_after is more"),
-    ("update claim set left_after = -1 where id = 315", "I2", "claim 315: left_after is more"),
+    (
+        "update claim set left_after = 1000000001 where id = 314",
+        "I2",
+        "claim 314: left_after is out of range",
+    ),
+    (
+        "update claim set left_after = -1 where id = 315",
+        "I2",
+        "claim 315: left_after is out of range",
+    ),
     (
         "update claim set created_at = '0000-00-00 00:00:00' where id = 316",
         "I2",
