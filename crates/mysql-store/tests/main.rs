@@ -7,6 +7,7 @@ mod coupons;
 mod expiries;
 mod harness;
 mod lease;
+mod listed;
 mod operators;
 mod schema;
 mod templates;

@@ -4,6 +4,8 @@
 use coupon::TemplateId;
 use sqlx::{Row, mysql::MySqlRow};
 
+use crate::listed::{Listed, listed};
+
 /// The templates that could be read, and those that could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readable<T> {
@@ -19,13 +21,10 @@ impl<T> Readable<T> {
         read: impl Fn(&MySqlRow) -> Result<T, sqlx::Error>,
     ) -> Result<Self, sqlx::Error> {
         let mut found = Self::default();
-        for row in rows {
-            match read(row) {
-                Ok(one) => found.rows.push(one),
-                Err(sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => {
-                    found.unreadable.push(TemplateId(row.try_get("id")?));
-                }
-                Err(error) => return Err(error),
+        for one in listed(rows, read, |row| row.try_get("id").map(TemplateId))? {
+            match one {
+                Listed::Row(row) => found.rows.push(row),
+                Listed::Unreadable(id) => found.unreadable.push(id),
             }
         }
         Ok(found)
