@@ -1,9 +1,9 @@
 //! A user's coupons in MySQL, for the view: pages in the order of the list, and the rows that a view is rebuilt from.
 
 use chrono::{DateTime, Utc};
-use coupon::{CouponStatus, UserId};
+use coupon::{CouponId, CouponStatus, UserId};
 use mysql_store::{
-    MySqlPool, StoreError, connect,
+    Listed, MySqlPool, StoreError, connect,
     user_coupon::UserCoupon,
     user_view::{self, ListPosition, Walk},
 };
@@ -37,14 +37,31 @@ impl Truth for MySqlTruth {
         behind: Option<Cursor>,
         count: usize,
     ) -> Result<Vec<ViewCoupon>, StoreError> {
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let behind = behind.map(list_position);
-        let rows = connect::within(async {
+        let mut behind = behind.map(list_position);
+        let read = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
-            user_view::page(&mut connection, user, CouponStatus::Unused, behind, count).await
+            let mut found = Vec::new();
+            while found.len() < count {
+                let missing = u32::try_from(count - found.len()).unwrap_or(u32::MAX);
+                let status = CouponStatus::Unused;
+                let rows = user_view::page(&mut connection, user, status, behind, missing).await?;
+                let is_last = rows.len() < missing as usize;
+                let last = rows.last().map(|row| row.position(ListPosition::of));
+                for row in rows {
+                    match row {
+                        Listed::Row(row) => found.push(coupon(&row)),
+                        Listed::Unreadable(position) => left_out(&[position.id]),
+                    }
+                }
+                // A position that does not move on would be read for ever.
+                if is_last || last == behind {
+                    break;
+                }
+                behind = last;
+            }
+            Ok(found)
         });
-        let rows = rows.await?;
-        Ok(rows.iter().map(coupon).collect())
+        read.await
     }
 
     async fn few(
@@ -80,6 +97,7 @@ impl Pieces for Rows {
     async fn next(&mut self) -> Result<Option<Vec<Change>>, StoreError> {
         self.points.reach("view.before_piece").await.map_err(|_| StoreError::Silent)?;
         let rows = connect::within(self.walk.next(ROWS_MAX)).await?;
+        left_out(&self.walk.unreadable());
         Ok(rows.map(|rows| rows.iter().map(change).collect()))
     }
 }
@@ -89,8 +107,17 @@ pub(crate) fn list_position(cursor: Cursor) -> ListPosition {
     ListPosition { claimed_at: cursor.claimed_at(), template_id: cursor.template_id, id: cursor.id }
 }
 
-pub(crate) fn cursor(row: &UserCoupon) -> Cursor {
-    Cursor::at(&coupon(row))
+/// Returns the cursor of a position.
+pub(crate) fn cursor(position: ListPosition) -> Cursor {
+    Cursor::of_claim(position.claimed_at, position.template_id, position.id)
+}
+
+/// Says which coupons a list lacks, because a value of theirs is damaged. Their users see all others.
+fn left_out(coupons: &[CouponId]) {
+    if let Some(id) = coupons.first() {
+        let why = format!("{} of them, the first is {id}", coupons.len());
+        runtime::seldom!("coupons cannot be read and are not listed", why);
+    }
 }
 
 fn coupon(row: &UserCoupon) -> ViewCoupon {

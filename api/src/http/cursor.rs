@@ -3,11 +3,15 @@
 use std::{fmt, str::FromStr};
 
 use chrono::DateTime;
-use mysql_store::user_view::End;
+use mysql_store::{Listed, user_view::End};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{code::Code, http::schemas::Cursor, problem::Problem};
+use crate::{
+    code::Code,
+    http::schemas::{Cursor, Id},
+    problem::Problem,
+};
 
 /// Default page size, in entries.
 const PAGE_DEFAULT: u32 = 20;
@@ -23,6 +27,41 @@ pub(crate) struct Page<T> {
     #[schema(value_type = Option<Cursor>, required = true)]
     pub(crate) next_cursor: Option<String>,
     pub(crate) has_more: bool,
+    /// Ids of entries that cannot be read, because a value of theirs is damaged. Absent: there is none.
+    #[schema(value_type = Vec<Id>)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<String>,
+}
+
+/// The part of a list that a page shows.
+pub(crate) struct Part<T, P> {
+    pub(crate) rows: Vec<T>,
+    /// Positions of rows that cannot be read.
+    pub(crate) unreadable: Vec<P>,
+    /// Behind which row the next page begins.
+    pub(crate) next: Option<P>,
+}
+
+impl<T, P: Copy> Part<T, P> {
+    /// Takes the first `limit` rows of a list. A further one shows that there is a next page.
+    pub(crate) fn of(
+        mut listed: Vec<Listed<T, P>>,
+        limit: u32,
+        position: impl Fn(&T) -> P,
+    ) -> Self {
+        let more = listed.len() > limit as usize;
+        listed.truncate(limit as usize);
+        let next = listed.last().filter(|_| more).map(|last| last.position(position));
+        let mut part =
+            Self { rows: Vec::with_capacity(listed.len()), unreadable: Vec::new(), next };
+        for one in listed {
+            match one {
+                Listed::Row(row) => part.rows.push(row),
+                Listed::Unreadable(position) => part.unreadable.push(position),
+            }
+        }
+        part
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,7 +102,13 @@ impl FromStr for EndCursor {
 
 impl<T> Page<T> {
     pub(crate) fn new(data: Vec<T>, next_cursor: Option<String>) -> Self {
-        Self { data, has_more: next_cursor.is_some(), next_cursor }
+        Self { data, has_more: next_cursor.is_some(), next_cursor, unreadable: Vec::new() }
+    }
+
+    /// Names the entries that cannot be read.
+    pub(crate) fn without(self, unreadable: impl IntoIterator<Item = impl ToString>) -> Self {
+        let unreadable = unreadable.into_iter().map(|id| id.to_string()).collect();
+        Self { unreadable, ..self }
     }
 }
 

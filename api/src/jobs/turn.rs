@@ -8,7 +8,7 @@ use landing::{
     resolver::GRACE,
 };
 use mysql_store::{
-    StoreError, connect,
+    Listed, StoreError, connect,
     job::{self, Job, TurnEnd, UnderWay},
     job_row::{self, Done, JobRow},
 };
@@ -92,7 +92,8 @@ impl Worker {
             }
             Ok(rows)
         };
-        Ok(connect::within(read).await?)
+        let rows = connect::within(read).await?;
+        Ok(rows.into_iter().filter_map(Listed::into_row).collect())
     }
 
     /// Returns the job's template, whose gate knows of the coupons that were added for the job.

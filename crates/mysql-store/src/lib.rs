@@ -13,6 +13,7 @@ mod coupons;
 mod datetime;
 mod error;
 mod expiries;
+mod listed;
 pub mod migrate;
 mod operators;
 mod rows;
@@ -37,4 +38,5 @@ pub use templates::{
 };
 
 pub use error::{DuplicateKey, StoreError};
+pub use listed::Listed;
 pub use sqlx::{MySqlConnection, MySqlPool};

@@ -9,7 +9,7 @@ use coupon::{
 };
 use devstack::TestServers;
 use mysql_store::{
-    MySqlConnection, connect,
+    Listed, MySqlConnection, connect,
     landing::{self, Attempt, Landing},
     queued_landing::QueuedLanding,
     template, verify,
@@ -110,6 +110,14 @@ pub(crate) async fn try_execute(
 ) -> Result<u64, sqlx::Error> {
     let done = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(connection).await?;
     Ok(done.rows_affected())
+}
+
+/// Returns the rows of a list, of which all can be read.
+pub(crate) fn read<T, P>(listed: Vec<Listed<T, P>>) -> Vec<T> {
+    let count = listed.len();
+    let rows: Vec<T> = listed.into_iter().filter_map(Listed::into_row).collect();
+    assert_eq!(rows.len(), count, "rows that cannot be read");
+    rows
 }
 
 /// Returns the number that a statement selects.

@@ -7,6 +7,7 @@ mod coupons;
 mod expiries;
 mod harness;
 mod lease;
+mod listed;
 mod migrating;
 mod old_versions;
 mod operators;

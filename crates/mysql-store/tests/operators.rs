@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use coupon::{ApiKeyId, AuditId, MerchantId, Scope, Scopes, TemplateState};
 use mysql_store::{
-    MySqlConnection,
+    Listed, MySqlConnection,
     api_key::{self, ApiKey, Created},
     audit::{self, By, Entry, Filter, Named},
     connect,
@@ -11,7 +11,7 @@ use mysql_store::{
     template, verify,
 };
 
-use crate::harness::{MERCHANT, Store, TEMPLATE, draft, next_id, now};
+use crate::harness::{MERCHANT, Store, TEMPLATE, draft, next_id, now, read};
 
 const SHOP: MerchantId = MerchantId(7);
 
@@ -22,9 +22,9 @@ async fn with_shop(name: &str) -> Store {
     let mut store = Store::new(name).await;
     let shop = Merchant { id: SHOP, name: "Ein Laden 店".to_owned(), created_at: now() };
     merchant::create(&mut store.connection, &shop).await.unwrap();
-    let page = merchant::page(&mut store.connection, None, 10).await.unwrap();
+    let page = read(merchant::page(&mut store.connection, None, 10).await.unwrap());
     assert_eq!((&page[0], page[1].id, page.len()), (&shop, PLATFORM, 2));
-    let before = merchant::page(&mut store.connection, Some(SHOP), 10).await.unwrap();
+    let before = read(merchant::page(&mut store.connection, Some(SHOP), 10).await.unwrap());
     assert_eq!(before, page[1..]);
     store
 }
@@ -65,7 +65,7 @@ async fn a_key_comes_back_as_it_was_made_and_belongs_to_a_merchant() {
 }
 
 async fn listed(connection: &mut MySqlConnection, of: MerchantId, limit: u32) -> Vec<ApiKey> {
-    api_key::list(connection, of, now(), limit).await.unwrap()
+    read(api_key::list(connection, of, now(), limit).await.unwrap())
 }
 
 #[tokio::test]
@@ -206,7 +206,8 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
     }
     let [one, _, three, four] = &written;
     let all = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
-    let named = [four, three, one].map(|entry| Named { entry: entry.clone(), key_name: None });
+    let named =
+        [four, three, one].map(|entry| Listed::Row(Named { entry: entry.clone(), key_name: None }));
     assert_eq!(all, audit::Page { lines: named.to_vec(), down_to: None });
     let (at, after) = (now(), now() + TimeDelta::milliseconds(1));
     for (filter, ids) in [
@@ -218,13 +219,13 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
         (Filter { from: Some(after), ..Filter::of(MERCHANT) }, vec![]),
     ] {
         let page = audit::page(connection, &filter, None, 10).await.unwrap();
-        let found: Vec<i64> = page.lines.iter().map(|line| line.entry.id.0).collect();
+        let found: Vec<i64> = read(page.lines).iter().map(|line| line.entry.id.0).collect();
         assert_eq!(found, ids, "{filter:?}");
     }
     let mut ids = async |merchant, target, before: Option<i64>, limit| -> Vec<i64> {
         let filter = Filter { target, ..Filter::of(merchant) };
         let page = audit::page(connection, &filter, before.map(AuditId), limit).await;
-        page.unwrap().lines.iter().map(|line| line.entry.id.0).collect()
+        read(page.unwrap().lines).iter().map(|line| line.entry.id.0).collect()
     };
     assert_eq!(ids(MERCHANT, None, Some(4), 1).await, [3]);
     assert_eq!(ids(MERCHANT, Some("templates/1"), None, 10).await, [4, 1]);
@@ -268,7 +269,7 @@ async fn the_end_of_an_action_outside_mysql_is_added_to_its_line_once() {
         audit::complete(connection, began.id, after).await.unwrap();
     }
     let lines = audit::page(connection, &Filter::of(MERCHANT), None, 10).await.unwrap();
-    let lines: Vec<Entry> = lines.lines.into_iter().map(|line| line.entry).collect();
+    let lines: Vec<Entry> = read(lines.lines).into_iter().map(|line| line.entry).collect();
     assert_eq!(lines, [other, Entry { after: Some("{\"epoch\":2}".to_owned()), ..began }]);
 }
 

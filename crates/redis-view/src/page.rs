@@ -116,6 +116,11 @@ impl Cursor {
         Self { score: coupon.score(), template_id: coupon.template_id, id: coupon.id }
     }
 
+    /// Position of a coupon that was claimed then.
+    pub fn of_claim(claimed_at: DateTime<Utc>, template_id: TemplateId, id: CouponId) -> Self {
+        Self { score: claimed_at.timestamp_millis(), template_id, id }
+    }
+
     /// Time of the claim at this position, or the end of time if the position cannot be that of a coupon.
     pub fn claimed_at(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.score).unwrap_or(DateTime::<Utc>::MAX_UTC)

@@ -120,7 +120,9 @@ mod full {
         assert_eq!(found.status, 200, "{found:?}");
         assert_eq!(poll(&anna, without).await.body, found.body);
         let stranger = world.apis[0].shopper(UserId(9)).unwrap();
-        assert_eq!(outcome(&poll(&stranger, &url).await), lost, "it is not his");
+        // Not his: like an id that no claim has, which is lost once it is old enough.
+        let strange = outcome(&poll(&stranger, &url).await);
+        assert!([&processing, &lost].contains(&&strange), "{strange:?}");
 
         // The gate loses its memory and is rebuilt, so no in-flight entry leads to the claim any more. A poll after the
         // resolver's grace fences it, and a claim reported lost never lands.

@@ -8,6 +8,7 @@ use coupon::{MerchantId, TemplateId, limit};
 use devstack::PlatformOptions;
 use futures::future::join_all;
 use mysql_store::{
+    Listed,
     audit::{self, Filter},
     quota, template,
 };
@@ -205,7 +206,8 @@ async fn requests_at_once_have_no_more_views_rebuilt_than_a_merchant_may_in_an_h
         }
         let lines =
             audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap().lines;
-        let rebuilds = lines.iter().filter(|line| line.entry.action == "view.rebuild");
+        let rebuilds =
+            lines.iter().filter_map(Listed::row).filter(|line| line.entry.action == "view.rebuild");
         assert_eq!(rebuilds.count(), REBUILDS);
         break;
     }
@@ -248,7 +250,8 @@ async fn requests_at_once_have_no_more_gates_rebuilt_than_a_merchant_may_in_an_h
         }
         let lines =
             audit::page(&mut world.mysql().await, &Filter::of(id), None, 100).await.unwrap().lines;
-        let rebuilds = lines.iter().filter(|line| line.entry.action == "gate.rebuild");
+        let rebuilds =
+            lines.iter().filter_map(Listed::row).filter(|line| line.entry.action == "gate.rebuild");
         assert_eq!(rebuilds.count(), GATES);
         break template;
     };

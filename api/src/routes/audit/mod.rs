@@ -22,7 +22,7 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        cursor::{self, Page},
+        cursor::{self, Page, Part},
         extract::Params,
         instant::{RequestInstant, instant},
         schemas::{self, Id, Instant},
@@ -243,12 +243,11 @@ pub(crate) async fn list(
         // One extra row shows whether there is a next page.
         audit::page(&mut connection, &filter, before, limit + 1).await
     });
-    let audit::Page { mut lines, down_to } = page.await?;
-    let more = lines.len() > limit as usize;
-    lines.truncate(limit as usize);
-    let last = lines.last().filter(|_| more).map(|line| line.entry.id);
-    let next = last.or(down_to).map(|id| id.to_string());
-    Ok(Json(Page::new(lines.into_iter().map(EntryJson::from).collect(), next)))
+    let audit::Page { lines, down_to } = page.await?;
+    let Part { rows, unreadable, next } = Part::of(lines, limit, |line| line.entry.id);
+    let next = next.or(down_to).map(|id| id.to_string());
+    let shown = rows.into_iter().map(EntryJson::from).collect();
+    Ok(Json(Page::new(shown, next).without(unreadable)))
 }
 
 /// Returns the ids that lines of these times may have. A line has the time of the request, by the same clock as its id or

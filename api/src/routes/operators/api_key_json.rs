@@ -81,6 +81,11 @@ pub(crate) struct NewKeyJson {
 #[schema(as = ApiKeys, examples(json!({ "items": [example()] })))]
 pub(crate) struct KeysJson {
     pub(crate) items: Vec<KeyJson>,
+    /// Ids of keys that cannot be read, because a value of theirs is damaged: none of them is accepted. Absent: there is
+    /// none.
+    #[schema(value_type = Vec<Id>)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unreadable: Vec<String>,
 }
 
 /// Example of a key for the OpenAPI document.

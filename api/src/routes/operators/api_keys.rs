@@ -18,6 +18,7 @@ use crate::{
     auth::{Operator, api_key},
     code::Code,
     http::{
+        cursor::Part,
         extract::{Body, Params, PathId},
         instant::instant,
         schemas::{Id, RequestId},
@@ -140,7 +141,9 @@ pub(crate) async fn list(
         let mut connection = connect::acquire(&app.pool).await?;
         store::list(&mut connection, merchant_id, app.clock.now(), LISTED_MAX).await
     });
-    Ok(Json(KeysJson { items: keys.await?.iter().map(KeyJson::from).collect() }))
+    let Part { rows, unreadable, .. } = Part::of(keys.await?, LISTED_MAX, |key| key.id);
+    let unreadable = unreadable.iter().map(ToString::to_string).collect();
+    Ok(Json(KeysJson { items: rows.iter().map(KeyJson::from).collect(), unreadable }))
 }
 
 /// `POST /v1/api-keys/{id}/rotate`: makes a key with the same name, scopes and lifetime.

@@ -15,7 +15,7 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        cursor::{self, Page, PageParams},
+        cursor::{self, Page, PageParams, Part},
         extract::{Body, Params},
         instant::instant,
         schemas::{self, Id, Instant, RequestId},
@@ -139,11 +139,9 @@ pub(crate) async fn list(
         let mut connection = connect::acquire(&app.pool).await?;
         merchant::page(&mut connection, before, limit + 1).await
     });
-    let mut merchants = merchants.await?;
-    let more = merchants.len() > limit as usize;
-    merchants.truncate(limit as usize);
-    let next = merchants.last().filter(|_| more).map(|merchant| merchant.id.to_string());
-    Ok(Json(Page::new(merchants.iter().map(MerchantJson::from).collect(), next)))
+    let Part { rows, unreadable, next } = Part::of(merchants.await?, limit, |merchant| merchant.id);
+    let (shown, next) = (rows.iter().map(MerchantJson::from), next.map(|id| id.to_string()));
+    Ok(Json(Page::new(shown.collect(), next).without(unreadable)))
 }
 
 impl From<&Merchant> for MerchantJson {

@@ -21,7 +21,7 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        cursor::{self, Page, PageParams},
+        cursor::{self, Page, PageParams, Part},
         extract::{Params, PathId},
         schemas::{Cursor, Id, RequestId},
     },
@@ -93,12 +93,11 @@ pub(crate) async fn coupons(
         let merchant = operator.merchant_id;
         look_up::coupons_of(&mut connection, merchant, user, before, limit + 1).await
     });
-    let mut rows = rows.await?;
-    let more = rows.len() > limit as usize;
-    rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    let Part { rows, unreadable, next } = Part::of(rows.await?, limit, |row| row.id);
+    let next = next.map(|id| id.to_string());
     let coupons = rows.iter().map(|row| (row.template_id, CouponJson::of(row, now))).collect();
-    Ok(Json(Page::new(coupon_json::shown(&app.templates, coupons).await, next)))
+    let shown = coupon_json::shown(&app.templates, coupons).await;
+    Ok(Json(Page::new(shown, next).without(unreadable)))
 }
 
 /// `POST /v1/users/{id}/view-rebuild`

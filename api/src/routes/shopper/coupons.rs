@@ -6,7 +6,7 @@ use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{
     connect,
     user_coupon::{self, UserCoupon},
-    user_view::{self, End, Overdue},
+    user_view::{self, End, ListPosition, Overdue},
 };
 use redis_view::{Cursor, MyCouponsError, PageRequest};
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use crate::{
     auth::User,
     code::Code,
     http::{
-        cursor::{self, EndCursor, Page},
+        cursor::{self, EndCursor, Page, Part},
         extract::{Params, PathId},
         schemas::{self, Id},
     },
@@ -90,7 +90,7 @@ async fn page(
         CouponStatus::Lapsed => overdue(app, user, Overdue::Lapsed, params, limit).await,
     }?;
     let data = coupon_json::shown(&app.templates, page.data).await;
-    Ok(Json(Page::new(data, page.next_cursor)))
+    Ok(Json(Page::new(data, page.next_cursor).without(page.unreadable)))
 }
 
 /// Coupons with the templates that they are of.
@@ -142,8 +142,10 @@ async fn settled(
         let mut connection = connect::acquire(&app.pool).await?;
         user_view::page(&mut connection, user, status, behind, limit + 1).await
     });
-    let rows = rows.await?;
-    Ok(ended(rows, limit, (status, now), |row| truth::cursor(row).to_string()))
+    let Part { rows, unreadable, next } = Part::of(rows.await?, limit, ListPosition::of);
+    let next = next.map(|position| truth::cursor(position).to_string());
+    let ids = unreadable.iter().map(|position| position.id);
+    Ok(ended(&rows, (status, now), next).without(ids))
 }
 
 /// Reads coupons whose validity ended unused or whose hold ended unconfirmed, latest end first. They count from their end
@@ -162,21 +164,18 @@ async fn overdue(
         let mut connection = connect::acquire(&app.pool).await?;
         user_view::overdue_page(&mut connection, user, list, behind, limit + 1, now).await
     });
-    let rows = rows.await?;
-    Ok(ended(rows, limit, (list.status(), now), |row| EndCursor(End::of(row)).to_string()))
+    let Part { rows, unreadable, next } = Part::of(rows.await?, limit, End::of);
+    let next = next.map(|end| EndCursor(end).to_string());
+    let ids = unreadable.iter().map(|end| end.id);
+    Ok(ended(&rows, (list.status(), now), next).without(ids))
 }
 
-/// Makes a page of `limit` coupons; an extra row means that there is a next page. Rows that are of another status by now
-/// are left out.
+/// Makes a page of coupons. Rows that are of another status by now are left out.
 fn ended(
-    mut rows: Vec<UserCoupon>,
-    limit: u32,
+    rows: &[UserCoupon],
     (status, now): (CouponStatus, DateTime<Utc>),
-    cursor: impl Fn(&UserCoupon) -> String,
+    next: Option<String>,
 ) -> Coupons {
-    let more = rows.len() > limit as usize;
-    rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(cursor);
     let shown = rows.iter().filter(|row| row.status.at(row.valid_until, now) == status);
     let coupons = shown.map(|row| (row.template_id, CouponJson::of(row, now)));
     Page::new(coupons.collect(), next)

@@ -7,17 +7,18 @@ use coupon::{
     ClaimId, ClaimState, CouponId, LandedClaim, MerchantId, PayloadHash, RejectReason, RequestId,
     TemplateId, UserId,
 };
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow as _, MySqlConnection, Row as _};
 
 use crate::{
     StoreError,
     claims::claim::{self, ClaimColumns},
     coupons::user_coupon::UserCoupon,
+    listed::{Listed, listed},
     rows,
 };
 
 /// Returns a page of a user's coupons of one merchant, in any status: ids below `before`, at most `limit`, the newest
-/// first.
+/// first. Names those that cannot be read.
 ///
 /// # Errors
 /// The statement fails.
@@ -27,10 +28,10 @@ pub async fn coupons_of(
     user: UserId,
     before: Option<CouponId>,
     limit: u32,
-) -> Result<Vec<UserCoupon>, StoreError> {
+) -> Result<Vec<Listed<UserCoupon, CouponId>>, StoreError> {
     // The index has the merchant's rows in this order, so a page reads a page. Without the hint, the order could lead to
     // a scan of the whole table by its primary key.
-    sqlx::query_as(
+    sqlx::query(
         "select * from user_coupon force index (ix_user_merchant) \
          where user_id = ? and merchant_id = ? and id < ? order by id desc limit ?",
     )
@@ -40,6 +41,7 @@ pub async fn coupons_of(
     .bind(limit)
     .fetch_all(connection)
     .await
+    .and_then(|rows| listed(&rows, UserCoupon::from_row, |row| row.try_get("id").map(CouponId)))
     .map_err(StoreError::query("look up a user's coupons"))
 }
 

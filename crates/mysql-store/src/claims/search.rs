@@ -4,10 +4,14 @@
 //! rows, so a page may be short although more follow.
 
 use coupon::{CouponId, MerchantId, TemplateId, UserId};
-use sqlx::MySqlConnection;
+use sqlx::{FromRow as _, MySqlConnection, Row as _, mysql::MySqlRow};
 
 use super::look_up;
-use crate::{StoreError, coupons::user_coupon::UserCoupon};
+use crate::{
+    StoreError,
+    coupons::user_coupon::UserCoupon,
+    listed::{Listed, listed},
+};
 
 /// Most rows read for one page: some hundred kilobytes, and a few milliseconds of the server.
 pub const ROWS_MAX: u32 = 1_000;
@@ -37,10 +41,15 @@ impl Position {
     pub fn of(coupon: &UserCoupon) -> Self {
         Self { user: coupon.user_id, number: coupon.claim_no, id: coupon.id }
     }
+
+    fn of_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        let id = CouponId(row.try_get("id")?);
+        Ok(Self { user: UserId(row.try_get("user_id")?), number: row.try_get("claim_no")?, id })
+    }
 }
 
 /// Returns the next coupons of a merchant behind a position, at most `limit` and [`ROWS_MAX`]. Without `behind`, starts
-/// at the beginning.
+/// at the beginning. Names those that cannot be read.
 ///
 /// # Errors
 /// The statement fails.
@@ -50,19 +59,28 @@ pub async fn page(
     along: Along<'_>,
     behind: Option<Position>,
     limit: u32,
-) -> Result<Vec<UserCoupon>, StoreError> {
+) -> Result<Vec<Found>, StoreError> {
     let limit = limit.min(ROWS_MAX);
     match along {
         Along::Order(order_ref) => of_order(connection, merchant, order_ref, behind, limit).await,
         Along::User(user) => {
             let before = behind.map(|behind| behind.id);
-            look_up::coupons_of(connection, merchant, user, before, limit).await
+            let found = look_up::coupons_of(connection, merchant, user, before, limit).await?;
+            let at = |one| match one {
+                Listed::Row(coupon) => Listed::Row(coupon),
+                // A user's coupons are ordered by their ids alone.
+                Listed::Unreadable(id) => Listed::Unreadable(Position { user, number: 0, id }),
+            };
+            Ok(found.into_iter().map(at).collect())
         }
         Along::Template(template, user) => {
             of_template(connection, merchant, (template, user), behind, limit).await
         }
     }
 }
+
+/// A coupon, or the position of one that cannot be read.
+pub type Found = Listed<UserCoupon, Position>;
 
 /// The column's collation also matches other texts, e.g. in another case, so the bytes are compared too.
 async fn of_order(
@@ -71,8 +89,8 @@ async fn of_order(
     order_ref: &str,
     behind: Option<Position>,
     limit: u32,
-) -> Result<Vec<UserCoupon>, StoreError> {
-    sqlx::query_as(
+) -> Result<Vec<Found>, StoreError> {
+    sqlx::query(
         "select * from user_coupon force index (ix_order) \
          where merchant_id = ? and order_ref = ? and id < ? \
          and cast(order_ref as binary) = cast(? as binary) order by id desc limit ?",
@@ -84,6 +102,7 @@ async fn of_order(
     .bind(limit)
     .fetch_all(connection)
     .await
+    .and_then(|rows| listed(&rows, UserCoupon::from_row, Position::of_row))
     .map_err(StoreError::query("look for an order's coupons"))
 }
 
@@ -95,13 +114,13 @@ async fn of_template(
     (template, user): (TemplateId, Option<UserId>),
     behind: Option<Position>,
     limit: u32,
-) -> Result<Vec<UserCoupon>, StoreError> {
+) -> Result<Vec<Found>, StoreError> {
     let after = behind.map_or((user.map_or(-1, |user| user.0), i64::MIN), |behind| {
         (behind.user.0, behind.number)
     });
     // Beyond every user, if only one is asked for.
     let others = if user.is_some() { i64::MAX } else { after.0 };
-    let mut rows: Vec<UserCoupon> = sqlx::query_as(
+    let mut rows: Vec<Found> = sqlx::query(
         "(select * from user_coupon force index (uq_number) where template_id = ? and user_id = ? \
           and claim_no > ? and merchant_id = ? order by claim_no limit ?) union all \
          (select * from user_coupon force index (uq_number) where template_id = ? and user_id > ? \
@@ -118,9 +137,13 @@ async fn of_template(
     .bind(limit)
     .fetch_all(connection)
     .await
+    .and_then(|rows| listed(&rows, UserCoupon::from_row, Position::of_row))
     .map_err(StoreError::query("look for a template's coupons"))?;
     // A union guarantees no order.
-    rows.sort_unstable_by_key(|row| (row.user_id, row.claim_no));
+    rows.sort_unstable_by_key(|row| {
+        let Position { user, number, .. } = row.position(Position::of);
+        (user, number)
+    });
     rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(rows)
 }

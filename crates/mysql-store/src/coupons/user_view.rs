@@ -8,9 +8,14 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::{FromRow as _, MySqlConnection, MySqlPool, Row as _, mysql::MySqlRow};
 
-use crate::{StoreError, connect, coupons::user_coupon::UserCoupon, datetime::datetime};
+use crate::{
+    StoreError, connect,
+    coupons::user_coupon::UserCoupon,
+    datetime::datetime,
+    listed::{Listed, listed},
+};
 
 /// The statuses, in the order in which a rebuild reads them.
 const STATUSES: [CouponStatus; 6] = CouponStatus::ALL;
@@ -52,6 +57,13 @@ impl ListPosition {
         let UserCoupon { claimed_at, template_id, id, .. } = *coupon;
         Self { claimed_at, template_id, id }
     }
+
+    /// A time that cannot be read sorts behind every other one.
+    fn of_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        let (template_id, id) =
+            (TemplateId(row.try_get("template_id")?), CouponId(row.try_get("id")?));
+        Ok(Self { claimed_at: time_of(row, "claimed_at"), template_id, id })
+    }
 }
 
 impl Overdue {
@@ -77,12 +89,21 @@ impl End {
     pub fn of(coupon: &UserCoupon) -> Self {
         Self { valid_until: coupon.valid_until, id: coupon.id }
     }
+
+    fn of_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        Ok(Self { valid_until: time_of(row, "valid_until"), id: CouponId(row.try_get("id")?) })
+    }
+}
+
+fn time_of(row: &MySqlRow, column: &str) -> DateTime<Utc> {
+    row.try_get(column).unwrap_or(DateTime::UNIX_EPOCH)
 }
 
 /// Returns the user's coupons of this status after a position in the list, at most `limit`, in list order. Without
 /// `behind`, starts at the beginning.
 ///
-/// Unused coupons are included even if they have ended meanwhile; see [`CouponStatus::at`].
+/// Unused coupons are included even if they have ended meanwhile; see [`CouponStatus::at`]. Those that cannot be read are
+/// named.
 ///
 /// # Errors
 /// The statement fails.
@@ -92,11 +113,11 @@ pub async fn page(
     status: CouponStatus,
     behind: Option<ListPosition>,
     limit: u32,
-) -> Result<Vec<UserCoupon>, StoreError> {
+) -> Result<Vec<Listed<UserCoupon, ListPosition>>, StoreError> {
     let status = status.code();
     let rows = match behind {
         None => {
-            sqlx::query_as(
+            sqlx::query(
                 "select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
                  order by claimed_at desc, template_id desc, id desc limit ?",
             )
@@ -110,7 +131,7 @@ pub async fn page(
             let claimed_at = datetime(claimed_at.min(latest()));
             // Each part is a bounded backward read of the index; one comparison of all three columns would not be. Only
             // the merged parts are sorted.
-            sqlx::query_as(
+            sqlx::query(
                 "(select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
                   and claimed_at = ? and template_id = ? and id < ? order by id desc limit ?) union all \
                  (select * from user_coupon force index (ix_user) where user_id = ? and status = ? \
@@ -139,7 +160,8 @@ pub async fn page(
             .await
         }
     };
-    rows.map_err(StoreError::query("read a page of coupons"))
+    rows.and_then(|rows| listed(&rows, UserCoupon::from_row, ListPosition::of_row))
+        .map_err(StoreError::query("read a page of coupons"))
 }
 
 /// Returns the user's overdue coupons, flipped or not, after a position, at most `limit`, the latest end first. Without
@@ -156,10 +178,10 @@ pub async fn overdue_page(
     behind: Option<End>,
     limit: u32,
     now: DateTime<Utc>,
-) -> Result<Vec<UserCoupon>, StoreError> {
+) -> Result<Vec<Listed<UserCoupon, End>>, StoreError> {
     let behind = behind.unwrap_or(End { valid_until: latest(), id: CouponId(i64::MAX) });
     let until = datetime(behind.valid_until.min(latest()));
-    let mut query = sqlx::query_as(
+    let mut query = sqlx::query(
         "(select * from user_coupon force index (ix_ends) where user_id = ? and status = ? \
           and valid_until = ? and id < ? and valid_until <= ? order by id desc limit ?) union all \
          (select * from user_coupon force index (ix_ends) where user_id = ? and status = ? \
@@ -178,12 +200,13 @@ pub async fn overdue_page(
         query = query.bind(user.0).bind(status).bind(until).bind(ended_by).bind(limit);
     }
     let rows = query.bind(limit).fetch_all(connection).await;
-    rows.map_err(StoreError::query("read a page of overdue coupons"))
+    rows.and_then(|rows| listed(&rows, UserCoupon::from_row, End::of_row))
+        .map_err(StoreError::query("read a page of overdue coupons"))
 }
 
 /// Returns the rows for a view's rebuild, as of one moment: the user's unused coupons, and all coupons changed since
-/// `changed_since`, whatever their status. Returns `None` if the user has more than `most` of one status; then use
-/// [`Walk`].
+/// `changed_since`, whatever their status. Returns `None` if the user has more than `most` of one status, or one that
+/// cannot be read; then use [`Walk`].
 ///
 /// Without the changed coupons, a lagging consumer could bring a used coupon back: it would apply the old insert to a
 /// rebuilt view that knows no newer version.
@@ -204,7 +227,10 @@ pub async fn rows_of_few(
         query = query.bind(user.0).bind(status.code()).bind(most.saturating_add(1));
     }
     let rows: Result<Vec<UserCoupon>, _> = query.fetch_all(connection).await;
-    let rows = rows.map_err(StoreError::query("read a user's coupons"))?;
+    let rows = match rows.map_err(StoreError::query("read a user's coupons")) {
+        Err(error) if error.is_unreadable() => return Ok(None),
+        rows => rows?,
+    };
     let mut counts: HashMap<u8, u32> = HashMap::new();
     for row in &rows {
         let count = counts.entry(row.status.code()).or_default();
@@ -229,6 +255,8 @@ pub struct Walk {
     /// The statuses that are not read completely; the position is in the first of them.
     statuses: &'static [CouponStatus],
     behind: Option<ListPosition>,
+    /// The coupons that could not be read so far.
+    unreadable: Vec<CouponId>,
 }
 
 impl Walk {
@@ -242,21 +270,41 @@ impl Walk {
         changed_since: DateTime<Utc>,
     ) -> Result<Self, StoreError> {
         let transaction = connect::begin_snapshot(pool).await?;
-        Ok(Self { transaction, user, changed_since, statuses: &STATUSES, behind: None })
+        Ok(Self {
+            transaction,
+            user,
+            changed_since,
+            statuses: &STATUSES,
+            behind: None,
+            unreadable: Vec::new(),
+        })
     }
 
-    /// Reads the next `limit` rows and returns those that a rebuild needs, perhaps none; `None` at the end.
+    /// Returns the coupons that could not be read since the last call.
+    pub fn unreadable(&mut self) -> Vec<CouponId> {
+        std::mem::take(&mut self.unreadable)
+    }
+
+    /// Reads the next `limit` rows and returns those that a rebuild needs, perhaps none; `None` at the end. Leaves out those
+    /// that cannot be read.
     ///
     /// # Errors
     /// The statement fails. The walk cannot continue.
     pub async fn next(&mut self, limit: u32) -> Result<Option<Vec<UserCoupon>>, StoreError> {
         let Some((&status, rest)) = self.statuses.split_first() else { return Ok(None) };
         let rows = page(&mut self.transaction, self.user, status, self.behind, limit).await?;
-        self.behind = rows.last().map(ListPosition::of);
+        self.behind = rows.last().map(|row| row.position(ListPosition::of));
         if rows.len() < limit as usize {
             (self.statuses, self.behind) = (rest, None);
         }
-        Ok(Some(wanted(rows, self.changed_since)))
+        let mut read = Vec::with_capacity(rows.len());
+        for one in rows {
+            match one {
+                Listed::Row(row) => read.push(row),
+                Listed::Unreadable(position) => self.unreadable.push(position.id),
+            }
+        }
+        Ok(Some(wanted(read, self.changed_since)))
     }
 }
 

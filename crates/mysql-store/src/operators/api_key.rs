@@ -2,12 +2,13 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ApiKeyId, MerchantId, Scopes};
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{FromRow, MySqlConnection, Row as _};
 
 use crate::{
     StoreError,
     code::Code,
     datetime::{NullableTime, datetime},
+    listed::{Listed, listed},
     operators::merchant,
 };
 
@@ -157,7 +158,8 @@ pub async fn lock(
 }
 
 /// Returns a merchant's keys: those that are accepted at `now`, then those that are no longer, each the newest first. The
-/// rows of ended keys are kept, so `limit` must not leave out one that still opens the api.
+/// rows of ended keys are kept, so `limit` must not leave out one that still opens the api. Names those that cannot be
+/// read.
 ///
 /// # Errors
 /// The statement fails.
@@ -166,8 +168,8 @@ pub async fn list(
     merchant: MerchantId,
     now: DateTime<Utc>,
     limit: u32,
-) -> Result<Vec<ApiKey>, StoreError> {
-    sqlx::query_as(
+) -> Result<Vec<Listed<ApiKey, ApiKeyId>>, StoreError> {
+    sqlx::query(
         "select * from api_key where merchant_id = ? \
          order by (expires_at is null or expires_at > ?) and (revoked_at is null or revoked_at > ?) desc, \
          id desc limit ?",
@@ -178,6 +180,7 @@ pub async fn list(
     .bind(limit)
     .fetch_all(connection)
     .await
+    .and_then(|rows| listed(&rows, ApiKey::from_row, |row| row.try_get("id").map(ApiKeyId)))
     .map_err(StoreError::query("read the keys"))
 }
 

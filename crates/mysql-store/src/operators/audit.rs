@@ -7,7 +7,12 @@ use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, AuditId, MerchantId};
 use sqlx::{AssertSqlSafe, MySqlConnection, Row, mysql::MySqlRow};
 
-use crate::{StoreError, datetime::datetime, rows};
+use crate::{
+    StoreError,
+    datetime::datetime,
+    listed::{Listed, listed},
+    rows,
+};
 
 /// Later than any action: the last second that a `datetime` can hold.
 const END_OF_TIME: DateTime<Utc> = match DateTime::from_timestamp(253_402_300_799, 0) {
@@ -155,7 +160,8 @@ pub async fn get(
         .fetch_optional(connection)
         .await
         .map_err(StoreError::query("read what an operator did"))?;
-    row.map(|row| from_row(&row)).transpose()
+    let entry = row.map(|row| from_row(&row)).transpose();
+    entry.map_err(StoreError::query("read a row of the record"))
 }
 
 /// Most index entries that one page reads: few enough for one statement, even if the filter passes none.
@@ -164,8 +170,8 @@ pub const SCANNED_MAX: u32 = 10_000;
 /// A part of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The entries that pass the filter, the newest first.
-    pub lines: Vec<Named>,
+    /// The entries that pass the filter, the newest first. Those that cannot be read are named.
+    pub lines: Vec<Listed<Named, AuditId>>,
     /// The id down to which every entry was looked at, if there may be more behind it.
     pub down_to: Option<AuditId>,
 }
@@ -214,7 +220,7 @@ pub async fn page(
     let lines = lines(connection, filter, (lowest, below), limit).await?;
     let is_cut = lines.len() >= limit as usize;
     let down_to = match lines.last() {
-        Some(line) if is_cut => Some(line.entry.id),
+        Some(line) if is_cut => Some(line.position(|line| line.entry.id)),
         _ => (scanned >= i64::from(SCANNED_MAX)).then_some(AuditId(lowest)),
     };
     Ok(Page { lines, down_to })
@@ -225,7 +231,7 @@ async fn lines(
     filter: &Filter<'_>,
     (lowest, below): (i64, i64),
     limit: u32,
-) -> Result<Vec<Named>, StoreError> {
+) -> Result<Vec<Listed<Named, AuditId>>, StoreError> {
     let (is_any, key) = match filter.by {
         By::Anyone => (true, None),
         By::Platform => (false, None),
@@ -236,28 +242,30 @@ async fn lines(
         "select entry.*, api_key.name as key_name from audit_entry entry force index ({index}) \
          left join api_key on api_key.id = entry.key_id \
          where entry.merchant_id = ? {of_target}and entry.id < ? and entry.id >= ? \
-         and (? or entry.key_id <=> ?) and entry.created_at >= ? and entry.created_at < ? \
+         and (? or entry.key_id <=> ?) and (? or entry.created_at >= ?) and entry.created_at < ? \
          order by entry.id desc limit ?"
     );
     let query = sqlx::query(AssertSqlSafe(sql)).bind(filter.merchant.0);
     let query = filter.target.iter().fold(query, |query, target| query.bind((*target).to_owned()));
-    let rows = query
+    query
         .bind(below)
         .bind(lowest)
         .bind(is_any)
         .bind(key)
+        // A damaged time is before every other one, and its line must not be hidden.
+        .bind(filter.from.is_none())
         .bind(datetime(time(filter.from.unwrap_or(DateTime::UNIX_EPOCH))))
         .bind(datetime(time(filter.to.unwrap_or(END_OF_TIME))))
         .bind(limit)
         .fetch_all(connection)
         .await
-        .map_err(StoreError::query("read what operators did"))?;
-    let named = |row: &MySqlRow| -> Result<_, StoreError> {
-        let key_name: Result<Option<String>, _> = row.try_get("key_name");
-        let key_name = key_name.map_err(StoreError::query("read a row of the record"))?;
-        Ok(Named { entry: from_row(row)?, key_name })
-    };
-    rows.iter().map(named).collect()
+        .and_then(|rows| {
+            let named = |row: &MySqlRow| {
+                Ok(Named { entry: from_row(row)?, key_name: row.try_get("key_name")? })
+            };
+            listed(&rows, named, |row| row.try_get("id").map(AuditId))
+        })
+        .map_err(StoreError::query("read what operators did"))
 }
 
 /// Returns the nearest time that a column can hold.
@@ -265,19 +273,16 @@ fn time(at: DateTime<Utc>) -> DateTime<Utc> {
     at.clamp(DateTime::UNIX_EPOCH, END_OF_TIME)
 }
 
-fn from_row(row: &MySqlRow) -> Result<Entry, StoreError> {
-    let read = || -> Result<_, sqlx::Error> {
-        Ok(Entry {
-            id: AuditId(row.try_get("id")?),
-            merchant_id: MerchantId(row.try_get("merchant_id")?),
-            key_id: row.try_get::<Option<i64>, _>("key_id")?.map(ApiKeyId),
-            action: row.try_get("action")?,
-            target: row.try_get("target")?,
-            before: row.try_get("before_json")?,
-            after: row.try_get("after_json")?,
-            trace_id: row.try_get("trace_id")?,
-            at: row.try_get("created_at")?,
-        })
-    };
-    read().map_err(StoreError::query("read a row of the record"))
+fn from_row(row: &MySqlRow) -> Result<Entry, sqlx::Error> {
+    Ok(Entry {
+        id: AuditId(row.try_get("id")?),
+        merchant_id: MerchantId(row.try_get("merchant_id")?),
+        key_id: row.try_get::<Option<i64>, _>("key_id")?.map(ApiKeyId),
+        action: row.try_get("action")?,
+        target: row.try_get("target")?,
+        before: row.try_get("before_json")?,
+        after: row.try_get("after_json")?,
+        trace_id: row.try_get("trace_id")?,
+        at: row.try_get("created_at")?,
+    })
 }

@@ -1,9 +1,14 @@
 //! `job_row`: the users of a job, each with its outcome.
 
 use coupon::{ClaimId, ClaimState, JobId, RowOutcome, TemplateId, UserId};
-use sqlx::{AssertSqlSafe, FromRow, MySqlConnection};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, Row as _};
 
-use crate::{StoreError, code::Code, rows};
+use crate::{
+    StoreError,
+    code::Code,
+    listed::{Listed, listed},
+    rows,
+};
 
 /// A row to be created: a user, or the text that is no user id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +75,8 @@ pub async fn create(
     Ok(())
 }
 
-/// Returns the rows of a job behind `after`, in order, at most `limit`; only those of one outcome, if named.
+/// Returns the rows of a job behind `after`, in order, at most `limit`; only those of one outcome, if named. Names those that
+/// cannot be read by their numbers.
 ///
 /// # Errors
 /// The statement fails.
@@ -80,16 +86,16 @@ pub async fn page(
     outcome: Option<RowOutcome>,
     after: u32,
     limit: u32,
-) -> Result<Vec<JobRow>, StoreError> {
+) -> Result<Vec<Listed<JobRow, u32>>, StoreError> {
     let columns =
         "select cast(row_no as unsigned) as row_no, user_id, given, outcome, claim_id from job_row";
     let query = match outcome {
-        Some(outcome) => sqlx::query_as(AssertSqlSafe(format!(
+        Some(outcome) => sqlx::query(AssertSqlSafe(format!(
             "{columns} where job_id = ? and outcome = ? and row_no > ? order by row_no limit ?"
         )))
         .bind(job.0)
         .bind(outcome.code()),
-        None => sqlx::query_as(AssertSqlSafe(format!(
+        None => sqlx::query(AssertSqlSafe(format!(
             "{columns} where job_id = ? and row_no > ? order by row_no limit ?"
         )))
         .bind(job.0),
@@ -99,6 +105,7 @@ pub async fn page(
         .bind(limit)
         .fetch_all(connection)
         .await
+        .and_then(|rows| listed(&rows, JobRow::from_row, |row| row.try_get("row_no")))
         .map_err(StoreError::query("read a job's rows"))
 }
 

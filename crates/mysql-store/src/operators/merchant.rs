@@ -2,9 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use coupon::MerchantId;
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{FromRow, MySqlConnection, Row as _};
 
-use crate::{StoreError, datetime::datetime};
+use crate::{
+    StoreError,
+    datetime::datetime,
+    listed::{Listed, listed},
+};
 
 /// The platform's own merchant, which the migration creates.
 pub const PLATFORM: MerchantId = MerchantId(1);
@@ -35,7 +39,7 @@ pub async fn create(
     Ok(())
 }
 
-/// Returns the merchants with ids below `before`, the newest first.
+/// Returns the merchants with ids below `before`, the newest first. Names those that cannot be read.
 ///
 /// # Errors
 /// The statement fails.
@@ -43,12 +47,13 @@ pub async fn page(
     connection: &mut MySqlConnection,
     before: Option<MerchantId>,
     limit: u32,
-) -> Result<Vec<Merchant>, StoreError> {
-    sqlx::query_as("select * from merchant where id < ? order by id desc limit ?")
+) -> Result<Vec<Listed<Merchant, MerchantId>>, StoreError> {
+    sqlx::query("select * from merchant where id < ? order by id desc limit ?")
         .bind(before.map_or(i64::MAX, |id| id.0))
         .bind(limit)
         .fetch_all(connection)
         .await
+        .and_then(|rows| listed(&rows, Merchant::from_row, |row| row.try_get("id").map(MerchantId)))
         .map_err(StoreError::query("read the merchants"))
 }
 

@@ -4,9 +4,15 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use coupon::{CouponStatus, MerchantId, Template, TemplateId};
-use sqlx::{AssertSqlSafe, MySqlConnection};
+use sqlx::{AssertSqlSafe, MySqlConnection, Row as _};
 
-use crate::{StoreError, datetime::datetime, rows, templates::template::from_row};
+use crate::{
+    StoreError,
+    datetime::datetime,
+    listed::{Listed, listed},
+    rows,
+    templates::template::from_row,
+};
 
 /// Order of a list. Templates with the same time are ordered by id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +45,8 @@ impl Behind {
     }
 }
 
-/// Returns the next templates of a merchant, or of all, in this order: at most `limit`, read by an index.
+/// Returns the next templates of a merchant, or of all, in this order: at most `limit`, read by an index. Names those that
+/// cannot be read.
 ///
 /// # Errors
 /// The statement fails.
@@ -49,7 +56,7 @@ pub async fn chunk(
     order: Order,
     behind: Option<Behind>,
     limit: u32,
-) -> Result<Vec<Template>, StoreError> {
+) -> Result<Vec<Listed<Template, Behind>>, StoreError> {
     let (index, column) = match (order, merchant) {
         (Order::Newest, Some(_)) => ("ix_merchant", None),
         (Order::Newest, None) => ("primary", None),
@@ -81,7 +88,13 @@ pub async fn chunk(
         .bind(limit)
         .fetch_all(connection)
         .await
-        .and_then(|rows| rows.iter().map(from_row).collect())
+        .and_then(|rows| {
+            listed(&rows, from_row, |row| {
+                let at = column.and_then(|column| row.try_get(column).ok());
+                let id = TemplateId(row.try_get("id")?);
+                Ok(Behind { at: at.unwrap_or(DateTime::UNIX_EPOCH), id })
+            })
+        })
         .map_err(StoreError::query("read a list of templates"))
 }
 

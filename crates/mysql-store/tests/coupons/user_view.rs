@@ -10,7 +10,9 @@ use mysql_store::{
     user_view::{self, End, ListPosition, Overdue, Walk},
 };
 
-use crate::harness::{Store, TEMPLATE, USER, execute, landing, landing_of, now, session_status};
+use crate::harness::{
+    Store, TEMPLATE, USER, execute, landing, landing_of, now, read, session_status,
+};
 
 /// Owner of a long list.
 pub(crate) const HOT: UserId = UserId(700);
@@ -146,7 +148,7 @@ async fn used_page(
     behind: Option<ListPosition>,
     limit: u32,
 ) -> Vec<UserCoupon> {
-    user_view::page(connection, USER, CouponStatus::Used, behind, limit).await.unwrap()
+    read(user_view::page(connection, USER, CouponStatus::Used, behind, limit).await.unwrap())
 }
 
 async fn expired_page(
@@ -156,7 +158,7 @@ async fn expired_page(
     at: DateTime<Utc>,
 ) -> Vec<UserCoupon> {
     let expired = Overdue::Expired;
-    user_view::overdue_page(connection, USER, expired, behind, limit, at).await.unwrap()
+    read(user_view::overdue_page(connection, USER, expired, behind, limit, at).await.unwrap())
 }
 
 fn ids_of(rows: &[UserCoupon]) -> Vec<CouponId> {
@@ -265,7 +267,8 @@ async fn a_page_reads_a_page_however_long_the_list_is() {
         let (mut behind, mut walked) = (None, Vec::new());
         loop {
             let before = rows_read(connection).await;
-            let rows = user_view::page(connection, HOT, status, behind, LIMIT).await.unwrap();
+            let rows = user_view::page(connection, HOT, status, behind, LIMIT).await;
+            let rows = crate::harness::read(rows.unwrap());
             let read = rows_read(connection).await - before - own;
             assert!(read <= READS_MAX, "{read} rows for a page of {status:?} behind {behind:?}");
             behind = rows.last().map(ListPosition::of);
@@ -283,7 +286,7 @@ async fn a_page_reads_a_page_however_long_the_list_is() {
         loop {
             let before = rows_read(connection).await;
             let rows = user_view::overdue_page(connection, HOT, list, behind, LIMIT, now());
-            let rows = rows.await.unwrap();
+            let rows = crate::harness::read(rows.await.unwrap());
             let read = rows_read(connection).await - before - own;
             assert!(read <= READS_MAX, "{read} rows for a page of {list:?} behind {behind:?}");
             behind = rows.last().map(End::of);

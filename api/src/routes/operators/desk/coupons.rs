@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use axum::{Json, extract::State};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{
-    connect, desk,
+    Listed, connect, desk,
     search::{self, Along, Position, ROWS_MAX},
     user_coupon::UserCoupon,
 };
@@ -137,21 +137,23 @@ pub(crate) async fn find(
         filter.fits(row)
             && status.is_none_or(|status| row.status.at(row.valid_until, now) == status)
     };
-    let (mut shown, mut last) = (Vec::new(), None);
+    let (mut shown, mut unreadable, mut last) = (Vec::new(), Vec::new(), None);
     let is_cut = rows.len() == most as usize;
     for row in &rows {
         if shown.len() == limit as usize {
             // There is at least this row to look at.
             let next = last.map(|last| PositionCursor(last).to_string());
-            return Ok(Json(Page::new(shown, next)));
+            return Ok(Json(Page::new(shown, next).without(unreadable)));
         }
-        if fits(row) {
-            shown.push(DeskCoupon::of(row, now));
+        match row {
+            Listed::Row(row) if fits(row) => shown.push(DeskCoupon::of(row, now)),
+            Listed::Row(_) => {}
+            Listed::Unreadable(position) => unreadable.push(position.id),
         }
-        last = Some(Position::of(row));
+        last = Some(row.position(Position::of));
     }
     let next = last.filter(|_| is_cut).map(|last| PositionCursor(last).to_string());
-    Ok(Json(Page::new(shown, next)))
+    Ok(Json(Page::new(shown, next).without(unreadable)))
 }
 
 impl Filter {

@@ -19,7 +19,7 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        cursor::{self, Page},
+        cursor::{self, Page, Part},
         extract::{Body, Params, PathId},
         instant::instant,
         schemas::{self, Cursor, Id, Instant},
@@ -178,11 +178,11 @@ pub(crate) async fn rows(
         let after = after.unwrap_or(0);
         Ok(job_row::page(&mut connection, job.id, outcome, after, limit + 1).await?)
     };
-    let mut rows: Vec<JobRow> = connect::within::<_, Problem>(read).await?;
-    let more = rows.len() > limit as usize;
-    rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(|row| row.row_no.to_string());
-    Ok(Json(Page::new(rows.into_iter().map(RowBody::from).collect(), next)))
+    let rows = connect::within::<_, Problem>(read).await?;
+    let Part { rows, unreadable, next } = Part::of(rows, limit, |row| row.row_no);
+    let next = next.map(|row| row.to_string());
+    let shown = rows.into_iter().map(RowBody::from).collect();
+    Ok(Json(Page::new(shown, next).without(unreadable)))
 }
 
 /// `POST /v1/jobs/{id}/cancel`

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use coupon::{TemplateId, TemplateState};
-use mysql_store::{MySqlConnection, audit as store, connect, template_delete};
+use mysql_store::{Listed, MySqlConnection, audit as store, connect, template_delete};
 use serde_json::json;
 use tracing::info;
 
@@ -104,5 +104,6 @@ async fn was_deleted(
     let target = target(id);
     let filter = store::Filter { target: Some(&target), ..store::Filter::of(operator.merchant_id) };
     let last = store::page(connection, &filter, None, 1).await?;
-    Ok(last.lines.iter().any(|named| named.entry.action == format!("template.{VERB}")))
+    let mut lines = last.lines.iter().filter_map(Listed::row);
+    Ok(lines.any(|named| named.entry.action == format!("template.{VERB}")))
 }

@@ -9,7 +9,7 @@ use axum::{Json, extract::State};
 use chrono::DateTime;
 use coupon::{MerchantId, Template, TemplateId, TemplateState};
 use mysql_store::{
-    MySqlConnection, connect,
+    Listed, MySqlConnection, connect,
     list::{self, Account, Behind, Order},
 };
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        cursor::{self, NoCursor, Page},
+        cursor::{self, NoCursor, Page, Part},
         extract::Params,
         instant::TIMES_MS,
         schemas::{self, Cursor},
@@ -115,7 +115,7 @@ pub(crate) async fn list(
     let page = async {
         let mut connection = connect::acquire(&app.pool).await?;
         let found = find(&mut connection, merchant, (order, behind), limit, &filter).await?;
-        let (templates, next) = found;
+        let Part { rows: templates, unreadable, next } = found;
         let mut stocks = vec![None; templates.len()];
         if params.include == Some(Include::Stock) {
             stocks = stock_of(&mut connection, &templates).await?;
@@ -123,7 +123,9 @@ pub(crate) async fn list(
         let names_merchant = params.merchant_id.is_some();
         let rows = templates.iter().zip(stocks);
         let rows = rows.map(|(one, stock)| ListedTemplate::of(one, names_merchant, stock));
-        Ok::<_, Problem>(Page::new(rows.collect(), next.map(|next| shown(order, next))))
+        let next = next.map(|next| shown(order, next));
+        let unreadable = unreadable.iter().map(|behind| behind.id);
+        Ok::<_, Problem>(Page::new(rows.collect(), next).without(unreadable))
     };
     connect::within(page).await.map(Json)
 }
@@ -153,30 +155,33 @@ async fn find(
     (order, mut behind): (Order, Option<Behind>),
     limit: u32,
     filter: &Filter,
-) -> Result<(Vec<Template>, Option<Behind>), Problem> {
-    let mut found: Vec<Template> = Vec::new();
+) -> Result<Part<Template, Behind>, Problem> {
+    let mut found = Part { rows: Vec::new(), unreadable: Vec::new(), next: None };
     let mut read = 0;
     // Without a filter every row is shown: no more are read than needed.
     let size = if filter.is_empty() { limit + 1 } else { CHUNK };
     while read < READ_MAX {
         let chunk = list::chunk(connection, merchant, order, behind, size).await?;
         let is_last = chunk.len() < size as usize;
-        for template in chunk {
-            let position = Behind::of(&template, order);
-            if filter.admits(&template) {
-                if found.len() == limit as usize {
-                    return Ok((found, behind));
+        for one in chunk {
+            let position = one.position(|template| Behind::of(template, order));
+            if one.row().is_none_or(|template| filter.admits(template)) {
+                if found.rows.len() + found.unreadable.len() == limit as usize {
+                    return Ok(Part { next: behind, ..found });
                 }
-                found.push(template);
+                match one {
+                    Listed::Row(template) => found.rows.push(template),
+                    Listed::Unreadable(position) => found.unreadable.push(position),
+                }
             }
             behind = Some(position);
         }
         if is_last {
-            return Ok((found, None));
+            return Ok(found);
         }
         read += size;
     }
-    Ok((found, behind))
+    Ok(Part { next: behind, ..found })
 }
 
 /// Returns the stock of each template. Counting stops for all further ones when it has read enough.

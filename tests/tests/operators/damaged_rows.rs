@@ -1,0 +1,63 @@
+//! Lists with a row that cannot be read: they show all others, and name it.
+
+use coupon::UserId;
+use mysql_store::verify;
+use pipeline_tests::World;
+use reqwest::Method;
+use serde_json::{Value, json};
+use shopper::{Claimed, NewTemplate};
+
+use crate::operators::merchants::made;
+
+#[tokio::test]
+async fn a_list_shows_what_it_can_read_and_names_what_it_cannot() {
+    let world = World::start("damaged rows").await;
+    let api = world.api();
+    let key = json!({ "name": "k", "scopes": ["read"] });
+    let key = made(api, "/v1/api-keys", &key).await["id"].as_str().unwrap().to_owned();
+    made(api, "/v1/api-keys", &json!({ "name": "other", "scopes": ["read"] })).await;
+    let template = world.template(10, |new| NewTemplate { per_user_limit: 2, ..new }).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let mut coupons = Vec::new();
+    for name in ["a", "b"] {
+        let claimed: Claimed =
+            shopper.claim(template, Some(name), 1).await.unwrap().json().unwrap();
+        coupons.push(claimed.coupons[0].id.to_string());
+    }
+    // As a dump that was loaded in a lax mode leaves them.
+    let mut connection = world.mysql().await;
+    for statement in [
+        "set session sql_mode = ''".to_owned(),
+        format!("update api_key set expires_at = '0000-00-00 00:00:00' where id = {key}"),
+        format!(
+            "update audit_entry set created_at = '0000-00-00 00:00:00' where target = 'api-keys/{key}'"
+        ),
+        format!(
+            "update user_coupon set valid_from = '0000-00-00 00:00:00', version = version + 1 where id = {}",
+            coupons[0]
+        ),
+    ] {
+        verify::execute(&mut connection, &statement).await.unwrap();
+    }
+    let list = async |path: &str| -> Value {
+        let answer = api.send(api.operator(Method::GET, path)).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        answer.json().unwrap()
+    };
+    let keys = list("/v1/api-keys").await;
+    assert_eq!((keys["items"].as_array().unwrap().len(), &keys["unreadable"]), (1, &json!([key])));
+    let looked = list("/v1/users/1/coupons").await;
+    let shown = looked["data"].as_array().unwrap();
+    assert_eq!((shown.len(), &shown[0]["id"]), (1, &json!(coupons[1])));
+    assert_eq!(looked["unreadable"], json!([coupons[0]]));
+    // The damaged one alone on its page: the list goes on.
+    let page = list("/v1/users/1/coupons?limit=1").await;
+    let next = page["next_cursor"].as_str().unwrap();
+    let last = list(&format!("/v1/users/1/coupons?limit=1&cursor={next}")).await;
+    assert_eq!((&last["data"], &last["unreadable"]), (&json!([]), &json!([coupons[0]])));
+    let record = list("/v1/audit?limit=100").await;
+    assert_eq!(record["unreadable"].as_array().unwrap().len(), 1, "{record}");
+    assert!(record["data"].as_array().unwrap().len() >= 3);
+    assert!(list("/v1/templates").await.get("unreadable").is_none(), "nothing is damaged there");
+    world.end().await;
+}
