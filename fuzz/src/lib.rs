@@ -44,6 +44,7 @@ pub const TARGETS: [(&str, Target); 43] = [
     ("gate_answer", redis_gate::fuzz::gate_answer),
     ("gate_entry", gate_entry),
     ("gate_key", redis_gate::fuzz::gate_key),
+    ("gate_meta", redis_gate::fuzz::gate_meta),
     ("gtid_position", tailer::gtid_position),
     ("id", id),
     ("in_flight", redis_gate::fuzz::in_flight),

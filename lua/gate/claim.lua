@@ -11,6 +11,7 @@
 --       11 key   12 code of what 202 waits for   13 trace parent, '' none
 --       14 touch: 1 if a replay of a queued request must write, so that a WAIT after it covers the request
 --       15 most queued requests of one user
+--       16 looked: 1 if MySQL has no answer under the key
 -- Returns {code, ...}:
 --   0 ADMITTED numbers left wait   1 REPLAY id state numbers look admitted_ms ('' unless queued) wait
 --   2 KEY_REUSED                   3 NOT_LOADED                   4 OTHER_EPOCH epoch
@@ -19,14 +20,20 @@
 --   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
 --   13 QUEUED numbers left entry_id look wait   14 OUTBOX_FULL        15 BANNED look lapses
 --   16 TOO_MANY_QUEUED: this user's queued claims must land first
---   look = 1: MySQL must be checked for the key before the refusal is final, or before the queued claim is accepted.
---   Without a limit every refusal is checked, but a queued claim only if the entry says so. If its key landed before
---   the gate was loaded, the claim ends with that answer. So a sale goes on while MySQL is away.
+--   17 LOOK_FIRST: the claim would be queued, but its key may have its answer in MySQL. Nothing was done: a coupon
+--      taken for such a key would be refused to others until the claim's end. Send it again once it is looked up.
+--   look = 1: MySQL must be checked for the key before the refusal is final, or before the queued claim is accepted:
+--   another request with the key may have ended since the caller looked. Without a limit every refusal is checked, but
+--   a queued claim only if the entry says so: a gate is loaded with an entry of each user who has answers in MySQL. So
+--   a sale goes on for all others while MySQL is away.
 --   wait = ms after which no api refuses this user from memory any more: a success is answered only then.
 -- include entry
+-- include numbers
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 8, 9, 10, 11
-local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED, TOO_MANY_QUEUED = 12, 13, 14, 15, 16
+local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED, TOO_MANY_QUEUED, LOOK_FIRST = 12, 13, 14, 15, 16, 17
+
+local NUMBERS_MAX = 255 -- an entry keeps each number as one byte
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -36,12 +43,25 @@ local meta = redis.call('HMGET', KEYS[1],
     'lapses_allowed')
 local phase, current, users, state, mode = meta[1], meta[2], meta[4], meta[5], meta[10]
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
-if current ~= epoch then return { OTHER_EPOCH, current } end
--- A gate with an unreadable number counts as lost.
+if current ~= epoch then
+    if not whole(current) then return { NOT_LOADED } end
+    return { OTHER_EPOCH, current }
+end
+-- A gate with an unreadable number counts as lost, and so does one in a mode that no template has. A few patterns for
+-- all numbers cost less than `whole` for each of them.
+if not (users and meta[6] and meta[7] and meta[8] and meta[9]) then return { NOT_LOADED } end
+-- Absent in a gate that an older version opened: nothing lapsed then, and every claim was direct.
+local lapses_allowed = meta[11] or '0'
+local joined = users .. ' ' .. meta[6] .. ' ' .. meta[7] .. ' ' .. meta[8] .. ' ' .. lapses_allowed .. ' ' .. meta[9]
+if not string.find(joined, '^%d+ %-?%d+ %-?%d+ %d+ %d+ %-?%d+$') then return { NOT_LOADED } end
+if string.find(joined, '%f[%d]0%d') or string.find(joined, '-0', 1, true) then return { NOT_LOADED } end
 users = tonumber(users)
 local starts, ends, limit, stock =
     tonumber(meta[6]), tonumber(meta[7]), tonumber(meta[8]), tonumber(meta[9])
-if not (users and starts and ends and limit and stock) then return { NOT_LOADED } end
+local allowed = tonumber(lapses_allowed)
+if math.max(users, starts, ends, stock, allowed) > EXACT then return { NOT_LOADED } end
+if limit > NUMBERS_MAX or math.min(starts, ends, stock) < -EXACT then return { NOT_LOADED } end
+if mode and mode ~= 'direct' and mode ~= 'queued' and mode ~= 'spill' then return { NOT_LOADED } end
 if redis.call('HLEN', KEYS[2]) < users then return { NOT_LOADED } end
 
 local text = redis.call('HGET', KEYS[2], user)
@@ -86,8 +106,6 @@ if state == 'paused' or state == 'draft' then return { PAUSED, look } end
 -- Nor does a gate decide anything by a state that no template has.
 if state ~= 'published' then return { NOT_LOADED } end
 
--- Absent in a gate that an older version opened: nothing lapsed then.
-local allowed = tonumber(meta[11]) or 0
 if allowed > 0 and entry.lapses >= allowed then return { BANNED, look, entry.lapses } end
 
 -- Take the lowest free numbers.
@@ -119,6 +137,7 @@ local queued = mode == 'queued' or (mode == 'spill' and ARGV[9] == '1')
 -- type stops it here; the set of admissions in flight or queued, at the first write.
 if queued and redis.call('XLEN', KEYS[5]) >= tonumber(ARGV[10]) then return { OUTBOX_FULL } end
 if queued and waiting >= tonumber(ARGV[15]) then return { TOO_MANY_QUEUED } end
+if queued and look_queued == 1 and ARGV[16] ~= '1' then return { LOOK_FIRST } end
 redis.call('ZADD', queued and KEYS[4] or KEYS[3], ARGV[3], id .. ':' .. user)
 local entry_id = queued and redis.call('XADD', KEYS[5], '*',
     'id', id, 'user', user, 'key', ARGV[11], 'hash', hash, 'quantity', ARGV[8], 'numbers', numbers,

@@ -9,15 +9,20 @@
 -- Returns {code, ...}:
 --   0 APPLIED stock   1 ALREADY   2 GAP last   3 NOT_LOADED   4 OTHER_EPOCH epoch
 -- include entry
+-- include numbers
 -- include returned
 local APPLIED, ALREADY, GAP, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
 
-local meta = redis.call('HMGET', KEYS[1], 'phase', 'run', 'epoch', 'movement', 'stock')
+local meta = redis.call('HMGET', KEYS[1], 'phase', 'run', 'epoch', 'movement', 'stock', 'users')
 if meta[1] ~= 'open' or meta[2] ~= ARGV[2] then return { NOT_LOADED } end
-if meta[3] ~= ARGV[1] then return { OTHER_EPOCH, meta[3] } end
+if meta[3] ~= ARGV[1] then
+    if not whole(meta[3]) then return { NOT_LOADED } end
+    return { OTHER_EPOCH, meta[3] }
+end
 
-local seq, last = tonumber(ARGV[3]), tonumber(meta[4])
-if not last or not tonumber(meta[5]) then return { NOT_LOADED } end
+local seq, last = tonumber(ARGV[3]), whole(meta[4])
+-- All of them before the first write.
+if not (last and whole(meta[5]) and whole(meta[6])) then return { NOT_LOADED } end
 if seq <= last then return { ALREADY } end
 if seq > last + 1 then return { GAP, meta[4] } end
 redis.call('HSET', KEYS[1], 'movement', ARGV[3])

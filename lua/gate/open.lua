@@ -6,10 +6,11 @@
 --       8 stock   9 last movement   10 mode: direct, queued or spill   11 lapses allowed, 0 any
 --       12 for how many ms an api may refuse by a look at the gate before this one, as `sold_out.lua` notes it; 0: there was none
 -- Returns 1 opened, 0 refused
+-- include numbers
 local meta = redis.call('HMGET', KEYS[1], 'phase', 'epoch', 'run', 'version', 'state', 'mode')
 if meta[1] ~= 'loading' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return 0 end
 local version, state, mode = ARGV[3], ARGV[4], ARGV[10]
-if meta[4] and (tonumber(meta[4]) or 0) > tonumber(version) then
+if (whole(meta[4]) or 0) > tonumber(version) then
     version, state, mode = meta[4], meta[5], meta[6] or mode
 end
 redis.call('HSET', KEYS[1], 'phase', 'open', 'version', version, 'state', state, 'mode', mode,

@@ -7,8 +7,11 @@
 -- ARGV  1 epoch   2 run   3 user   4 claim id
 -- Returns 1 given back, 0 nothing to give back, -1 under another epoch or run
 -- include entry
-local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run')
+-- include numbers
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'stock')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
+-- A gate with an unreadable stock counts as lost: the next epoch reads the stock from MySQL.
+local takes_back = whole(meta[3])
 
 local user, id, released = ARGV[3], ARGV[4], 0
 local text = redis.call('HGET', KEYS[2], user)
@@ -24,7 +27,7 @@ if text then
             if request.state == 'q' then entry.flags = LOOK_IN_MYSQL end
             table.remove(entry.requests, at)
             redis.call('HSET', KEYS[2], user, encode(entry))
-            redis.call('HINCRBY', KEYS[1], 'stock', request.quantity)
+            if takes_back then redis.call('HINCRBY', KEYS[1], 'stock', request.quantity) end
             released = 1
             break
         end

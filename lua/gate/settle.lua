@@ -5,11 +5,12 @@
 -- ARGV  1 epoch   2 run   then pairs: user, claim id
 -- Returns the number of admissions settled; -1 under another epoch or run
 -- include entry
-local REQUESTS_KEPT = 32 -- or as many as the limit; MySQL has the older ones
+-- include numbers
+local REQUESTS_KEPT, LIMIT_MAX = 32, 255 -- or as many as the limit; MySQL has the older ones
 
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'run', 'limit')
 if meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2] then return -1 end
-local kept = math.max(tonumber(meta[3]) or 0, REQUESTS_KEPT)
+local kept = math.max(math.min(whole(meta[3]) or 0, LIMIT_MAX), REQUESTS_KEPT)
 
 -- Drops the oldest landed requests beyond that number, never a pending or queued one.
 local function trim(entry)

@@ -8,11 +8,12 @@
 --       4 for how many ms it may refuse
 -- Returns {1, users, starts_ms, ends_ms, limit}; {0}: the gate would admit some such user, refuses them for another
 -- reason or not for good, or is absent, loading, damaged, or of another epoch or run
+-- include numbers
 local meta = redis.call('HMGET', KEYS[1],
     'phase', 'epoch', 'run', 'users', 'state', 'starts', 'ends', 'limit', 'stock')
 if meta[1] ~= 'open' or meta[2] ~= ARGV[1] or meta[3] ~= ARGV[2] then return { 0 } end
-local needed, starts, ends = tonumber(meta[4]), tonumber(meta[6]), tonumber(meta[7])
-local limit, stock = tonumber(meta[8]), tonumber(meta[9])
+local needed, starts, ends = whole(meta[4]), whole(meta[6]), whole(meta[7])
+local limit, stock = whole(meta[8]), whole(meta[9])
 if not (needed and starts and ends and limit and stock) then return { 0 } end
 local users = redis.call('HLEN', KEYS[2])
 -- Without a limit MySQL must be asked before each refusal.

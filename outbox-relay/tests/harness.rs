@@ -88,7 +88,7 @@ impl Harness {
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let claim = testkit::claim(ClaimId(id), template, UserId(id), "key", 1, now());
-        let queueing = QueueOptions { behind: false, accept_after: after };
+        let queueing = QueueOptions { accept_after: after, ..QueueOptions::direct() };
         match self.gate.claim(&claim, EPOCH, now(), queueing).await.unwrap() {
             Verdict::Queued { entry, run, .. } => Queued { claim, entry, run },
             other => panic!("{other:?}"),

@@ -155,7 +155,7 @@ fn admitted(asked: &StorySubject, rows: &Rows, relayed: &Known<Relayed>) -> Know
 
 /// Returns the stock before an admission and behind it.
 fn stock_of(left_after: Option<i64>, quantity: u32) -> Option<(i64, i64)> {
-    left_after.map(|left| (left + i64::from(quantity), left))
+    left_after.map(|left| (left.saturating_add(i64::from(quantity)), left))
 }
 
 /// Asks the view whether it knows the claim's coupons. It forgets those that have ended.

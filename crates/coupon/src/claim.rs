@@ -136,6 +136,22 @@ pub struct Admission {
     pub numbers: Numbers,
 }
 
+impl Admission {
+    /// Returns whether a gate with this limit may have admitted it: without a limit there are no numbers, otherwise one
+    /// for each coupon, all different, from 1 to the limit.
+    pub fn has_numbers_of(&self, limit: u32) -> bool {
+        let Self { claim, numbers, .. } = self;
+        let mut seen = [false; 1 << u8::BITS];
+        let mut is_new = |number: &u8| !std::mem::replace(&mut seen[usize::from(*number)], true);
+        let is_number = |number: &u8| (1..=limit).contains(&u32::from(*number));
+        if limit == 0 {
+            return numbers.is_empty();
+        }
+        numbers.len() == claim.quantity as usize
+            && numbers.iter().all(|number| is_number(number) && is_new(number))
+    }
+}
+
 /// State of a claim row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClaimState {

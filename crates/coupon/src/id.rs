@@ -110,6 +110,22 @@ impl Epoch {
 
     /// Epoch of a template's first gate. The stock row begins with the one before it, under which no gate opens.
     pub const FIRST: Self = Self(2);
+
+    /// Most by which an epoch of the platform can be ahead of another that was read a moment ago. Each rebuild raises it
+    /// by one, and rebuilds of a template begin a second apart, so this is eleven days of them. A greater distance is
+    /// damage.
+    pub const LEAP_MAX: i64 = 1_000_000;
+
+    /// Returns whether an epoch that was `known` a moment ago may be this one by now.
+    pub fn may_follow(self, known: Self) -> bool {
+        self <= known.highest_next()
+    }
+
+    /// The highest epoch that this one may have become by now.
+    #[must_use]
+    pub fn highest_next(self) -> Self {
+        Self(self.0.saturating_add(Self::LEAP_MAX))
+    }
 }
 
 impl From<i64> for Epoch {

@@ -60,6 +60,7 @@ pub const GATE_VERDICTS: Metric = Metric {
             "queued",
             "outbox_full",
             "too_many_queued",
+            "look_first",
             "replay",
             "key_reused",
             "not_loaded",
@@ -77,6 +78,7 @@ pub const GATE_VERDICTS: Metric = Metric {
     }],
     meaning: "the gate's answer: `admitted`, `queued`, `outbox_full` (its relays are behind), \
               `too_many_queued` (200 claims of this user wait), \
+              `look_first` (MySQL is asked for the key before the claim is queued), \
               `replay` (the key is known), `key_reused`, or a \
               refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
               `insufficient`, `banned` (too many holds lapsed); `not_loaded`, `other_epoch` and `too_old` come from new gates",
@@ -246,8 +248,8 @@ pub const MISSING_STOCK: Metric = Metric {
     kind: Kind::Gauge,
     unit: "coupons",
     labels: &[],
-    meaning: "stock in MySQL that certainly no gate has: it is not sold until a rebuild; each api \
-              reports what its keeper sees",
+    meaning: "stock in MySQL that certainly no gate has: it is not sold until the rebuild, which \
+              then begins; each api reports what its keeper sees",
     worry: Some("above 0"),
 };
 

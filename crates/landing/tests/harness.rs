@@ -168,6 +168,21 @@ impl World {
         self.damage_key("SET", "outbox", &["x"]).await;
     }
 
+    /// Adds an entry to the outbox that no relay of the test takes.
+    pub(crate) async fn keep_outbox(&self) {
+        self.damage_key("XADD", "outbox", &["*", "a", "b"]).await;
+    }
+
+    /// Makes the key of one part of the gate a text.
+    pub(crate) async fn replace(&self, part: &str) {
+        self.damage_key("SET", part, &["x"]).await;
+    }
+
+    /// Changes a field of meta, as no script would.
+    pub(crate) async fn set_meta(&self, field: &str, value: &str) {
+        self.damage_key("HSET", "meta", &[field, value]).await;
+    }
+
     async fn damage(&self, command: &str, part: &str, arguments: &[&str]) {
         let epoch = self.meta().await.epoch;
         self.damage_key(command, &format!("{part}:{epoch}"), arguments).await;

@@ -521,7 +521,7 @@ async fn asking_for_a_gate_that_is_not_wanted_loads_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_that_holds_too_little_is_noticed_once_it_is_certain_and_a_busy_one_is_not() {
+async fn a_gate_that_holds_too_little_is_rebuilt_once_it_is_certain_and_a_busy_one_is_not() {
     let world = World::open("too little", 20, 5).await;
     let process = Process::without_keeper(&world, "a").await;
     let (_gates, mut keeper) = keeper(&world);
@@ -554,9 +554,9 @@ async fn a_gate_that_holds_too_little_is_noticed_once_it_is_certain_and_a_busy_o
     look(&mut keeper, now()).await;
     look(&mut keeper, now()).await;
     assert_eq!(keeper.missing(), 3);
-    world.rebuild().await;
     look(&mut keeper, now()).await;
     assert_eq!(keeper.missing(), 0);
+    world.assert_gate_equals_mysql().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 
 mod batch;
 mod claims;
+mod damage;
 mod faults;
 mod gates;
 mod harness;

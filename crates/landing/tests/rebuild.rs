@@ -74,14 +74,15 @@ async fn a_template_that_does_not_exist_has_no_gate() {
 }
 
 #[tokio::test]
-async fn a_rebuild_whose_gate_knows_a_later_epoch_does_not_begin() {
+async fn a_rebuild_whose_gate_knows_a_later_epoch_than_mysql_begins_one_above_it() {
     let world = World::open("later epoch", 10, 1).await;
     let later = Epoch(1_000);
     assert!(world.gate.begin(TEMPLATE, later).await.unwrap());
     let ended = rebuilt_by_mine(&world, TEMPLATE).await;
-    assert_eq!(ended, Rebuilt::Overtaken);
-    let meta = world.meta().await;
-    assert_eq!((meta.epoch, meta.phase), (later, Phase::Loading));
+    let above = Epoch(later.0 + 1);
+    assert_eq!(ended, Rebuilt::Open(above));
+    assert_eq!(world.meta().await.epoch, above);
+    world.assert_gate_equals_mysql().await;
 }
 
 /// Pauses a rebuild where it first reads `table`, runs `meanwhile` with the next epoch, and lets it continue.

@@ -108,20 +108,24 @@ pub enum Bug {
     ReplayWithoutWrite,
     /// A queued claim is answered 202 without looking its key up in MySQL, although the user's entry demands it.
     QueuedWithoutLook,
+    /// A queued claim takes its coupon before its key is looked up in MySQL, although the user's entry demands it.
+    QueuedBeforeLook,
     /// A rebuild does not load users that have only rejected claims.
     RejectedKeysNotLoaded,
+    /// A rebuild loads users who hold coupons without the demand to look their keys up.
+    LandedKeysNotLoaded,
+    /// A rebuild begins its epoch once more after it has read MySQL.
+    BegunAgainAfterRead,
+    /// A rebuild raises MySQL's epoch by one, though the gate knows a later one.
+    EpochNotAboveTheGates,
     /// The outbox may hold entries when the partition's end is noted.
     OutboxNotEmptied,
     /// The partition's end is noted before `begin.lua`.
     EndNotedBeforeBegin,
     /// MySQL is read before `queued_epoch` is set.
     ReadBeforeQueuedEpoch,
-    /// `queued_epoch` is set without comparing MySQL's epoch.
-    QueuedEpochWithoutCompare,
     /// A rebuild reads whether the template was ever queued when it raises the epoch, not after `begin.lua`.
     NeverQueuedAskedAtRaise,
-    /// A rebuild that has nothing to drain leaves `queued_epoch` as it is.
-    SkipLeavesQueuedEpoch,
     /// The guard of a queued landing compares the epoch of direct ones.
     QueuedGuardHasDirectEpoch,
     /// A queued claim that is too late gets a rejected row under the client's key.

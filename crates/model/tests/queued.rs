@@ -57,13 +57,15 @@ is_caught! {
     a_wait_on_another_connection_is_caught: WaitOnAnotherConnection
     a_replay_that_waits_and_wrote_nothing_is_caught: ReplayWithoutWrite
     a_202_without_a_look_is_caught: QueuedWithoutLook
+    a_coupon_taken_before_the_look_is_caught: QueuedBeforeLook
     a_rebuild_without_rejected_keys_is_caught: RejectedKeysNotLoaded
+    a_rebuild_without_landed_keys_is_caught: LandedKeysNotLoaded
+    an_epoch_begun_again_after_the_read_is_caught: BegunAgainAfterRead
+    an_epoch_that_is_not_above_the_gates_is_caught: EpochNotAboveTheGates
     an_outbox_that_is_not_emptied_is_caught: OutboxNotEmptied
     an_end_noted_before_begin_is_caught: EndNotedBeforeBegin
     a_read_before_queued_epoch_is_caught: ReadBeforeQueuedEpoch
-    a_queued_epoch_set_without_compare_is_caught: QueuedEpochWithoutCompare
     never_queued_asked_too_early_is_caught: NeverQueuedAskedAtRaise
-    a_skip_that_leaves_queued_epoch_is_caught: SkipLeavesQueuedEpoch
     one_epoch_for_both_guards_is_caught: QueuedGuardHasDirectEpoch
     a_late_row_on_the_clients_key_is_caught: LateRowOnKey
     a_rejection_without_the_lock_is_caught: RejectedWithoutLock

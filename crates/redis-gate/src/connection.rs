@@ -177,7 +177,11 @@ impl GateRedis {
             Ok(value) => Ok(value),
             // An answer came, and it is not what the caller can read. A connection that sends no Redis protocol any more
             // fails the next call.
-            Err(source) if source.kind() == ErrorKind::Parse => Err(GateError::Unreadable { call }),
+            Err(source)
+                if matches!(source.kind(), ErrorKind::Parse | ErrorKind::UnexpectedReturnType) =>
+            {
+                Err(GateError::Unreadable { call })
+            }
             Err(source) if source.is_io_error() || source.is_unrecoverable_error() => {
                 self.forget(live).await;
                 Err(GateError::Unknown { call, source })

@@ -4,7 +4,7 @@
 use coupon::TemplateId;
 use redis::Value;
 
-use crate::{InFlight, OutboxEntry, Refusal, Run, Verdict, keys::Keys, operator, verdict};
+use crate::{InFlight, OutboxEntry, Refusal, Run, Verdict, inspect, keys::Keys, operator, verdict};
 
 /// Most values to read of one answer.
 const VALUES_MAX: usize = 100;
@@ -15,6 +15,7 @@ pub fn gate_answer(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').take(VALUES_MAX);
     let answer: Vec<Value> = lines.map(value).collect();
     let _read = operator::moved(&answer);
+    assert!(verdict::wait(&answer) <= 2 * crate::REFUSING, "a longer note than any script makes");
     if let Some(Verdict::Refused { refusal, .. }) = verdict::verdict(&answer, &Run::named("a/b")) {
         let said = match refusal {
             Refusal::NotOpen { starts_at } => starts_at.timestamp_millis(),
@@ -24,6 +25,20 @@ pub fn gate_answer(data: &[u8]) {
             _ => return,
         };
         assert_eq!(answer.get(2), Some(&Value::Int(said)), "another {refusal:?}");
+    }
+}
+
+/// Parses the fields of meta: names and values in turn, one line each. No number is one that a gate cannot have, so what
+/// is computed with it does not overflow.
+pub fn gate_meta(data: &[u8]) {
+    let lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').take(VALUES_MAX).collect();
+    let pair = |pair: &[&[u8]]| (pair[0].to_vec(), pair[1].to_vec());
+    let meta = inspect::read_meta(&lines.chunks_exact(2).map(pair).collect(), &Run::named("a/b"));
+    let (starts, ends) = meta.window_ms;
+    let most = 1 << 53;
+    for number in [meta.epoch.0, meta.stock, meta.movement, meta.version, meta.limit, starts, ends]
+    {
+        assert!((-most..most).contains(&number), "{meta:?}");
     }
 }
 

@@ -1,17 +1,33 @@
 //! Reads gates without changing them: for the resolver, the keeper, the stock report and the verifier.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    ops::RangeInclusive,
+};
 
-use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId};
+use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId, limit};
 
 use crate::{Entry, Gate, GateError, Run, keys::Keys};
 
 /// Keys or members per SCAN step: a fraction of a millisecond, so that claims hardly wait.
 pub(crate) const SCAN_KEYS: usize = 1000;
 
-/// The numeric fields of an open gate.
-const NUMBERS: [&str; 8] =
-    ["epoch", "users", "version", "starts", "ends", "limit", "stock", "movement"];
+/// Beyond this, and below its negative, the scripts' numbers are not exact.
+const EXACT: i64 = (1 << 53) - 1;
+
+/// The numeric fields of an open gate, and the values that each may have.
+const NUMBERS: [(&str, RangeInclusive<i64>); 8] = [
+    ("epoch", 0..=EXACT),
+    ("users", 0..=EXACT),
+    ("version", 0..=EXACT),
+    ("starts", -EXACT..=EXACT),
+    ("ends", -EXACT..=EXACT),
+    // An entry keeps each number as one byte.
+    ("limit", 0..=255),
+    // Below zero after a cut.
+    ("stock", -limit::STOCK_MAX..=limit::STOCK_MAX),
+    ("movement", 0..=EXACT),
+];
 
 /// Fields that every gate has, also while it is loading.
 const OF_EACH: [&str; 3] = ["phase", "epoch", "users"];
@@ -43,7 +59,8 @@ pub struct Meta {
     pub lapses_allowed: i64,
     /// Fields that hold what no script writes, or that are missing: their names and what they hold.
     pub odd: Vec<String>,
-    /// What cannot be read in the gate; for an entry, its user. Only a new epoch repairs it.
+    /// What cannot be read in the gate: for an entry, its user; in meta itself, the first such field. Only a new epoch
+    /// repairs it.
     pub unreadable: Option<String>,
 }
 
@@ -54,6 +71,15 @@ pub enum Phase {
     Open,
 }
 
+/// How much a gate holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Admissions in flight or queued.
+    pub admissions: u64,
+    /// Users with an entry. A gate without damage has as many as [`Meta::users`].
+    pub users: u64,
+}
+
 impl Meta {
     /// Returns whether the gate decides claims: it is open, and the current run of Redis loaded it.
     pub fn is_open(&self) -> bool {
@@ -62,7 +88,7 @@ impl Meta {
 }
 
 /// The fields of a hash, as stored in Redis: names and values need not be text.
-type RawFields = HashMap<Vec<u8>, Vec<u8>>;
+pub(crate) type RawFields = HashMap<Vec<u8>, Vec<u8>>;
 
 /// A field name of the users hash, and its user and entry if they can be read.
 pub type ReadEntry = (String, Option<(UserId, Entry)>);
@@ -127,8 +153,8 @@ impl Gate {
         }
     }
 
-    /// Reads the state of the gate of `template` and the number of admissions in flight or queued, atomically; `None`
-    /// if the gate is not open in this epoch.
+    /// Reads what the gate of `template` knows, and how much it holds, at one moment; `None` if the gate is not open in
+    /// this epoch.
     ///
     /// # Errors
     /// No answer, or a key of another type ([`GateError::is_of_keys`]); the outbox is among them.
@@ -136,7 +162,7 @@ impl Gate {
         &self,
         template: TemplateId,
         epoch: Epoch,
-    ) -> Result<Option<(Meta, u64)>, GateError> {
+    ) -> Result<Option<(Meta, Held)>, GateError> {
         let live = self.redis.live().await?;
         let keys = self.keys(template);
         let result = redis::pipe()
@@ -147,15 +173,18 @@ impl Gate {
             .arg(keys.inflight(epoch))
             .cmd("ZCARD")
             .arg(keys.queued(epoch))
+            .cmd("HLEN")
+            .arg(keys.users(epoch))
             // Only checks that it can be appended to.
             .cmd("XLEN")
             .arg(keys.outbox())
             .query_async(&mut live.connection.clone())
             .await;
-        let (fields, in_flight, queued, _waiting): (RawFields, u64, u64, u64) =
+        let (fields, in_flight, queued, users, _waiting): (RawFields, u64, u64, u64, u64) =
             self.checked("account", &live, result).await?;
         let meta = read_meta(&fields, &live.run);
-        Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, in_flight + queued)))
+        let held = Held { admissions: in_flight.saturating_add(queued), users };
+        Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, held)))
     }
 
     /// Counts the users with an entry. Fewer than [`Meta::users`] means that some are lost.
@@ -298,57 +327,121 @@ impl Gate {
     }
 }
 
-fn read_meta(fields: &RawFields, run: &Run) -> Meta {
-    let lossy = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
-    let fields: HashMap<String, String> =
-        fields.iter().map(|(name, value)| (lossy(name), lossy(value))).collect();
-    let read = |name: &str| fields.get(name).and_then(|text| text.parse::<i64>().ok());
-    let number = |name: &str| read(name).unwrap_or(0);
-    let text = |name: &str| fields.get(name).map_or("", String::as_str);
-    // An unreadable gate answers no claims, like a loading one, until it is rebuilt.
-    let is_readable = NUMBERS.iter().all(|name| read(name).is_some())
-        && TemplateState::from_word(text("state")).is_some();
-    let odd = odd_fields(&fields);
+/// Reads a number as the scripts write it, whole and in plain decimal; `None` for any other text, and for one that no
+/// gate has. So nothing computes with damage.
+fn read_number(text: &[u8], range: &RangeInclusive<i64>) -> Option<i64> {
+    let number: i64 = str::from_utf8(text).ok()?.parse().ok()?;
+    let is_plain = number.to_string().as_bytes() == text;
+    (is_plain && range.contains(&number)).then_some(number)
+}
+
+pub(crate) fn read_meta(fields: &RawFields, run: &Run) -> Meta {
+    let bytes = |name: &str| fields.get(name.as_bytes()).map_or(&[][..], Vec::as_slice);
+    let text = |name: &str| String::from_utf8_lossy(bytes(name)).into_owned();
+    let numbers: HashMap<&str, Option<i64>> =
+        NUMBERS.iter().map(|(name, range)| (*name, read_number(bytes(name), range))).collect();
+    let number = |name: &str| numbers.get(name).copied().flatten().unwrap_or(0);
+    // Both are absent in a gate that an older version opened: nothing lapsed then, and every claim was direct.
+    let lapses = fields.get(&b"lapses_allowed"[..]);
+    let lapses = lapses.map_or(Some(0), |lapses| read_number(lapses, &(0..=EXACT)));
+    let mode = fields.get(&b"mode"[..]).map(|_| ClaimMode::from_word(&text("mode")));
+    let mode = mode.unwrap_or(Some(ClaimMode::default()));
+    let others = [
+        ("lapses_allowed", lapses.is_some()),
+        ("mode", mode.is_some()),
+        ("state", TemplateState::from_word(&text("state")).is_some()),
+    ];
+    let is_opened = text("phase") == "open";
+    let readable = NUMBERS.iter().map(|(name, _)| (*name, numbers.get(name) != Some(&None)));
+    let damaged = readable.chain(others).find(|(_, is_readable)| is_opened && !is_readable);
+    let damage = damaged.map(|(name, _)| name.to_owned());
     Meta {
-        phase: if is_readable && text("phase") == "open" { Phase::Open } else { Phase::Loading },
+        // An unreadable gate answers no claims, like a loading one, until it is rebuilt.
+        phase: if is_opened && damage.is_none() { Phase::Open } else { Phase::Loading },
         epoch: Epoch(number("epoch")),
         of_this_run: text("run") == run.as_str(),
         users: number("users").unsigned_abs(),
         stock: number("stock"),
         movement: number("movement"),
         version: number("version"),
-        state: text("state").to_owned(),
-        mode: ClaimMode::from_word(text("mode")).unwrap_or_default(),
+        state: text("state"),
+        mode: mode.unwrap_or_default(),
         window_ms: (number("starts"), number("ends")),
         limit: number("limit"),
-        lapses_allowed: number("lapses_allowed"),
-        odd,
-        unreadable: fields.get("unreadable").cloned(),
+        lapses_allowed: lapses.unwrap_or(0),
+        odd: odd_fields(fields),
+        unreadable: damage.or(fields.contains_key(&b"unreadable"[..]).then(|| text("unreadable"))),
     }
 }
 
 /// Names the fields that hold what no script writes, and those that are missing.
-fn odd_fields(fields: &HashMap<String, String>) -> Vec<String> {
-    let is_number = |text: &str| text.parse::<i64>().is_ok();
-    let is_right = |name: &str, text: &str| match name {
-        "phase" => matches!(text, "loading" | "open"),
-        "users" => text.parse::<u64>().is_ok(),
-        "state" => TemplateState::from_word(text).is_some(),
-        "mode" => ClaimMode::from_word(text).is_some(),
-        "lapses_allowed" => is_number(text),
-        name if NUMBERS.contains(&name) => is_number(text),
+fn odd_fields(fields: &RawFields) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let range =
+        |name: &str| NUMBERS.iter().find(|(known, _)| *known == name).map(|(_, range)| range);
+    let is_right = |name: &str, value: &[u8]| match (name, range(name)) {
+        (_, Some(range)) => read_number(value, range).is_some(),
+        ("lapses_allowed", None) => read_number(value, &(0..=EXACT)).is_some(),
+        ("phase", None) => matches!(value, b"loading" | b"open"),
+        ("state", None) => TemplateState::from_word(&text(value)).is_some(),
+        ("mode", None) => ClaimMode::from_word(&text(value)).is_some(),
         _ => true,
     };
-    let is_open = fields.get("phase").is_some_and(|phase| phase == "open");
-    let needed = NUMBERS.iter().chain(&["state"]).filter(|_| is_open);
+    let is_open = fields.get(&b"phase"[..]).is_some_and(|phase| phase == b"open");
+    let of_open = NUMBERS.iter().map(|(name, _)| *name).chain(["state"]).filter(|_| is_open);
     let mut odd: Vec<String> = OF_EACH
-        .iter()
-        .chain(needed.filter(|name| !OF_EACH.contains(*name)))
-        .filter(|name| !fields.contains_key(**name))
+        .into_iter()
+        .chain(of_open.filter(|name| !OF_EACH.contains(name)))
+        .filter(|name| !fields.contains_key(name.as_bytes()))
         .map(|name| format!("{name} is missing"))
         .collect();
-    let wrong = fields.iter().filter(|(name, text)| !is_right(name, text));
-    odd.extend(wrong.map(|(name, text)| format!("{name} is {text:?}")));
+    let wrong = fields.iter().filter(|(name, value)| !is_right(&text(name), value));
+    odd.extend(wrong.map(|(name, value)| format!("{} is {:?}", text(name), text(value))));
     odd.sort_unstable();
     odd
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::hash_map, prelude::*, sample::select};
+
+    use super::*;
+
+    fn texts() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            any::<i64>().prop_map(|number| number.to_string().into_bytes()),
+            (-3..300_i64).prop_map(|number| number.to_string().into_bytes()),
+            any::<Vec<u8>>(),
+            select(vec!["nan", "inf", "1e400", "0x10", " 5", "-0", "05", ""])
+                .prop_map(|text| text.as_bytes().to_vec()),
+        ]
+    }
+
+    fn fields() -> impl Strategy<Value = RawFields> {
+        let words = NUMBERS.map(|(name, _)| name).into_iter();
+        let words: Vec<&str> = words.chain(["phase", "state", "mode", "lapses_allowed"]).collect();
+        let names = select(words).prop_map(|name| name.as_bytes().to_vec());
+        hash_map(names, texts(), 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_a_number_that_a_gate_cannot_have(fields in fields()) {
+            let meta = read_meta(&fields, &Run::named("a/b"));
+            prop_assert!((0..=EXACT).contains(&meta.epoch.0) && meta.users <= EXACT.unsigned_abs());
+            prop_assert!(meta.stock.abs() <= limit::STOCK_MAX);
+            prop_assert!((0..=EXACT).contains(&meta.movement) && (0..=255).contains(&meta.limit));
+            let (starts, ends) = meta.window_ms;
+            prop_assert!(starts.abs() <= EXACT && ends.abs() <= EXACT);
+        }
+
+        #[test]
+        fn only_what_a_script_writes_is_a_number(number: i64, around in "[ +0x]{1,2}") {
+            let range = i64::MIN..=i64::MAX;
+            prop_assert_eq!(read_number(number.to_string().as_bytes(), &range), Some(number));
+            for text in [format!("{around}{number}"), format!("{number}.0"), format!("{number} ")] {
+                prop_assert_eq!(read_number(text.as_bytes(), &range), None, "{:?}", text);
+            }
+        }
+    }
 }

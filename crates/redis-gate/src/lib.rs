@@ -29,7 +29,7 @@ pub use entry::{Entry, EntryError, Request, RequestState};
 pub use error::GateError;
 pub use flights::{Flights, InFlight};
 pub use gate::Gate;
-pub use inspect::{Meta, Phase, ReadEntry};
+pub use inspect::{Held, Meta, Phase, ReadEntry};
 pub use operator::{Moved, Unloaded};
 pub use outbox::{OutboxFrom, OutboxRead};
 pub use outbox_entry::{OutboxEntry, OutboxError};

@@ -43,7 +43,8 @@ pub struct OpenFacts {
 
 impl Gate {
     /// Makes the gate loading(`epoch`), and removes the keys of older epochs, since a gate near the memory limit has no
-    /// room for both. The outbox stays. Returns `false` if the gate knows this epoch or a later one.
+    /// room for both. The outbox stays, unless its key has another type. A gate that is loading(`epoch`) stays as it is.
+    /// Returns `false` if the gate is open in this epoch, or knows a later one that can be one.
     ///
     /// # Errors
     /// No answer, or an error of Redis.
@@ -56,7 +57,8 @@ impl Gate {
             .key(keys.queued(epoch))
             .key(keys.outbox())
             .arg(epoch.0)
-            .arg(live.run.as_str());
+            .arg(live.run.as_str())
+            .arg(epoch.highest_next().0);
         let begun: i64 = self.invoke("begin", live.clone(), &call).await?;
         if begun != 1 {
             return Ok(false);
@@ -222,7 +224,7 @@ impl Gate {
         epoch: Epoch,
         live: &Live,
     ) -> Result<(), GateError> {
-        let older = (epoch.0 - OLDER_EPOCHS).max(0)..epoch.0;
+        let older = epoch.0.saturating_sub(OLDER_EPOCHS).max(0)..epoch.0;
         if older.is_empty() {
             return Ok(());
         }

@@ -5,6 +5,9 @@ use redis::Script;
 /// The layout of an entry, shared by the scripts that read or write one.
 const ENTRY: &str = include_str!("../../../lua/gate/includes/entry.lua");
 
+/// How a number in meta is read, shared by the scripts that decide by one.
+const NUMBERS: &str = include_str!("../../../lua/gate/includes/numbers.lua");
+
 /// How a return frees numbers and counts lapses, shared by the scripts that apply returns.
 const RETURNED: &str = include_str!("../../../lua/gate/includes/returned.lua");
 
@@ -55,5 +58,6 @@ impl Scripts {
 /// Replaces the include lines by the included texts; the shebang stays the first line.
 fn script(text: &str) -> Script {
     let text = text.replace("-- include entry\n", ENTRY);
+    let text = text.replace("-- include numbers\n", NUMBERS);
     Script::new(&text.replace("-- include returned\n", RETURNED))
 }

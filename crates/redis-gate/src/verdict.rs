@@ -3,10 +3,10 @@
 use std::{borrow::Cow, time::Duration};
 
 use chrono::{DateTime, TimeZone, Utc};
-use coupon::{AcceptAfter, Claim, ClaimId, Epoch, Numbers};
+use coupon::{AcceptAfter, Claim, ClaimId, Epoch, Numbers, limit};
 use redis::{Cmd, FromRedisValue, RedisWrite, Script, ToRedisArgs, Value};
 
-use crate::{RequestState, Run, keys::Keys};
+use crate::{RequestState, Run, keys::Keys, presence::NOTED};
 
 /// Most claims in one template's outbox. An entry takes a few hundred bytes, so that many are tens of megabytes. While
 /// the relays or the broker are away, claims beyond it are refused, so that the gate's memory lasts.
@@ -23,12 +23,14 @@ pub struct QueueOptions {
     pub behind: bool,
     /// What the answer to a queued claim waits for. It tells the relay when it may publish the entry.
     pub accept_after: AcceptAfter,
+    /// Whether MySQL was found to have no answer under the key, after [`Verdict::LookFirst`].
+    pub looked: bool,
 }
 
 impl QueueOptions {
     /// The options for a template that is believed to be direct.
     pub fn direct() -> Self {
-        Self { behind: false, accept_after: AcceptAfter::default() }
+        Self { behind: false, accept_after: AcceptAfter::default(), looked: false }
     }
 }
 
@@ -87,6 +89,7 @@ impl ToRedisArgs for Arguments<'_> {
         out.write_arg(claim.trace_parent.as_deref().unwrap_or_default().as_bytes());
         out.write_arg_fmt(u8::from(*touch));
         out.write_arg_fmt(QUEUED_PER_USER_MAX);
+        out.write_arg_fmt(u8::from(queueing.looked));
     }
 }
 
@@ -117,6 +120,9 @@ pub enum Verdict {
     OutboxFull,
     /// The claim would be queued, but the user has [`QUEUED_PER_USER_MAX`] queued claims; nothing was done.
     TooManyQueued,
+    /// The claim would be queued, but its key may have its answer in MySQL; nothing was done. If it has none, send the
+    /// claim again with [`QueueOptions::looked`].
+    LookFirst,
     /// The gate remembers this request.
     Replay {
         /// Id of the admission that used the key.
@@ -181,7 +187,7 @@ pub enum Refusal {
     },
 }
 
-/// Returns how long the success in an answer of `claim.lua` must be held back.
+/// Returns how long the success in an answer of `claim.lua` must be held back, at most [`NOTED`].
 pub(crate) fn wait(answer: &[Value]) -> Duration {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     let at = match int(0) {
@@ -190,7 +196,9 @@ pub(crate) fn wait(answer: &[Value]) -> Duration {
         Some(13) => 5,
         _ => return Duration::ZERO,
     };
-    int(at).and_then(|ms| u64::try_from(ms).ok()).map_or(Duration::ZERO, Duration::from_millis)
+    let noted = int(at).and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+    // No script notes a longer time.
+    noted.map_or(Duration::ZERO, |noted| noted.min(NOTED))
 }
 
 /// Decodes the answer of `claim.lua` from a server of this run; its header lists the codes.
@@ -206,7 +214,9 @@ pub(crate) fn verdict(answer: &[Value], run: &Run) -> Option<Verdict> {
             state: RequestState::from_byte(*bytes(2)?.first()?)?,
             numbers: bytes(3)?,
             look_in_mysql: int(4)? == 1,
-            admitted_at: int(5).and_then(|ms| Utc.timestamp_millis_opt(ms).single()),
+            admitted_at: int(5)
+                .filter(|ms| limit::CLAIMED_AT_MS.contains(ms))
+                .and_then(|ms| Utc.timestamp_millis_opt(ms).single()),
             run: run.clone(),
         }),
         2 => Some(Verdict::KeyReused),
@@ -230,6 +240,7 @@ pub(crate) fn verdict(answer: &[Value], run: &Run) -> Option<Verdict> {
         14 => Some(Verdict::OutboxFull),
         15 => refused(Refusal::Banned { lapses: u32::try_from(int(2)?).ok()? }),
         16 => Some(Verdict::TooManyQueued),
+        17 => Some(Verdict::LookFirst),
         _ => None,
     }
 }

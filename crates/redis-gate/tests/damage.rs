@@ -1,12 +1,32 @@
 //! Text in the gate that no script wrote: it stops its user or its template, and no others.
 
-use coupon::{ClaimMode, Epoch, TemplateState, UserId};
-use redis_gate::{Moved, QueueOptions, Unloaded, Verdict};
+use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId};
+use redis_gate::{Moved, QueueOptions, REFUSING, SoldOutLook, Unloaded, Verdict};
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, queued_facts};
 
 /// The epoch after [`EPOCH`].
 const NEXT: Epoch = Epoch(EPOCH.0 + 1);
+
+/// Texts that Lua's `tonumber` reads as numbers, and others that no script writes. `HINCRBY` takes none of them.
+const NO_NUMBERS: [&str; 16] = [
+    "x",
+    "",
+    " 5",
+    "5 ",
+    "5\n",
+    "05",
+    "-0",
+    "5.0",
+    "0x10",
+    "1e3",
+    "1e400",
+    "nan",
+    "-nan",
+    "inf",
+    "9223372036854775808",
+    "5 6",
+];
 
 #[tokio::test]
 async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
@@ -42,33 +62,127 @@ async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
 #[tokio::test]
 async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replaces() {
     let gate = TestGate::open("unreadable number", facts()).await;
-    for field in ["epoch", "users", "starts", "ends", "limit", "stock", "movement", "version"] {
-        gate.set_meta(field, "x").await;
-        assert!(!gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{field}");
+    let fields = [
+        "epoch",
+        "users",
+        "starts",
+        "ends",
+        "limit",
+        "stock",
+        "movement",
+        "version",
+        "lapses_allowed",
+    ];
+    let mut epoch = EPOCH;
+    for (field, text) in fields.into_iter().flat_map(|field| NO_NUMBERS.map(|text| (field, text))) {
+        let what = format!("{field} = {text:?}");
+        gate.set_meta(field, text).await;
+        assert!(!gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{what}");
         // Claims need all fields but these.
-        if !["movement", "version", "epoch"].contains(&field) {
-            assert_eq!(gate.claim(&claim(USER, "a", 1)).await, Verdict::NotLoaded, "{field}");
+        if !["movement", "version"].contains(&field) {
+            let asked = claim(USER, "a", 1);
+            let sent = gate.gate.claim(&asked, epoch, now(), QueueOptions::direct());
+            assert_eq!(sent.await.unwrap(), Verdict::NotLoaded, "{what}");
         }
-        if ["movement", "stock"].contains(&field) {
-            let moved = gate.gate.apply_movement(TEMPLATE, EPOCH, (2, 5), &[]).await.unwrap();
-            assert_eq!(moved, Moved::NotLoaded, "{field}");
+        if ["movement", "stock", "users", "epoch"].contains(&field) {
+            let moved = gate.gate.apply_movement(TEMPLATE, epoch, (2, 5), &[]).await.unwrap();
+            assert_eq!(moved, Moved::NotLoaded, "{what}");
         }
         if field == "version" {
             let state = TemplateState::Published;
             let mode = ClaimMode::Direct;
-            let set = gate.gate.set_state(TEMPLATE, EPOCH, 1, state, mode).await.unwrap();
-            assert_eq!(set, Some(true), "it is readable again");
+            let set = gate.gate.set_state(TEMPLATE, epoch, 1, state, mode).await.unwrap();
+            assert_eq!(set, Some(true), "{what}: it is readable again");
         }
         if field == "ends" {
-            let gone = gate.gate.unload(TEMPLATE, EPOCH, now()).await.unwrap();
-            assert_eq!(gone, Unloaded::Gone);
+            let gone = gate.gate.unload(TEMPLATE, epoch, now()).await.unwrap();
+            assert_eq!(gone, Unloaded::Gone, "{what}");
         }
-        gate.send(&["DEL", &gate.meta()]).await;
-        gate.rebuild(EPOCH, facts()).await;
+        let look = SoldOutLook { template: TEMPLATE, epoch, users: None };
+        assert_eq!(gate.gate.sold_out(&[look]).await.unwrap(), [None], "{what}");
+        epoch = Epoch(epoch.0 + 1);
+        gate.rebuild(epoch, facts()).await;
+        assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{what}");
     }
-    gate.set_meta("epoch", "x").await;
-    gate.rebuild(NEXT, facts()).await;
-    assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());
+}
+
+/// MySQL's epoch rises by steps, so a gate cannot be that far ahead of it.
+#[tokio::test]
+async fn an_epoch_that_cannot_be_one_keeps_no_other_from_beginning() {
+    let gate = TestGate::open("far epoch", facts()).await;
+    for (known, begins) in [
+        (NEXT.0 + 1, false),
+        (NEXT.0 + Epoch::LEAP_MAX, false),
+        (NEXT.0 + Epoch::LEAP_MAX + 1, true),
+        ((1 << 53) - 1, true),
+        (i64::MAX, true),
+        (i64::MIN, true),
+    ] {
+        gate.set_meta("epoch", &known.to_string()).await;
+        assert_eq!(gate.gate.begin(TEMPLATE, NEXT).await.unwrap(), begins, "{known}");
+    }
+}
+
+/// Its rebuilder asks once more before it loads.
+#[tokio::test]
+async fn a_gate_that_is_loading_an_epoch_stays_as_it_is_when_that_begins_again() {
+    let gate = TestGate::open("begun again", facts()).await;
+    assert!(!gate.gate.begin(TEMPLATE, EPOCH).await.unwrap(), "it is open");
+    assert!(gate.gate.begin(TEMPLATE, NEXT).await.unwrap());
+    assert!(gate.gate.load(TEMPLATE, NEXT, &[(USER, vec![1])]).await.unwrap());
+    gate.send(&["SET", &gate.outbox_key(), "x"]).await;
+    assert!(gate.gate.begin(TEMPLATE, NEXT).await.unwrap());
+    assert_eq!(gate.gate.user_count(TEMPLATE, NEXT).await.unwrap(), 1);
+    assert_eq!(gate.outbox_len().await, 0, "a key of another type is gone");
+    gate.send(&["DEL", &gate.meta()]).await;
+    assert!(gate.gate.begin(TEMPLATE, NEXT).await.unwrap());
+    assert_eq!(gate.gate.user_count(TEMPLATE, NEXT).await.unwrap(), 0, "begun anew");
+    assert!(gate.gate.open(TEMPLATE, NEXT, &facts()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_mode_that_no_template_has_is_a_lost_gate() {
+    let gate = TestGate::open("unreadable mode", facts()).await;
+    for mode in ["x", "", "Queued"] {
+        gate.set_meta("mode", mode).await;
+        assert!(!gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open(), "{mode:?}");
+        assert_eq!(gate.claim(&claim(USER, "a", 1)).await, Verdict::NotLoaded, "{mode:?}");
+    }
+}
+
+/// Redis undoes nothing of a script that fails in the middle.
+#[tokio::test]
+async fn a_release_that_cannot_give_stock_back_ends_the_admission_all_the_same() {
+    let gate = TestGate::open("release without stock", facts()).await;
+    let admitted = claim(USER, "a", 1);
+    gate.admit(&admitted).await;
+    gate.set_meta("stock", "nan").await;
+    assert_eq!(gate.release(&admitted).await, Some(true));
+    assert_eq!(gate.in_flight().await, 0);
+}
+
+#[tokio::test]
+async fn a_success_is_held_back_no_longer_than_a_script_notes() {
+    let gate = TestGate::open("long note", facts()).await;
+    let refusing = gate.meta().replace(":meta", ":refusing");
+    gate.send(&["SET", &refusing, "x", "PX", "9000000000000000"]).await;
+    let options = QueueOptions::direct();
+    let asked = claim(USER, "a", 1);
+    let answer = gate.gate.claim_to_answer(&asked, EPOCH, now(), options).await;
+    let (verdict, wait) = answer.unwrap();
+    assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
+    assert!(wait <= 2 * REFUSING, "{wait:?}");
+}
+
+/// One gate's key must not hide the others' claims from the relays.
+#[tokio::test]
+async fn an_outbox_of_another_type_holds_nothing_and_hides_no_other() {
+    let gate = TestGate::open("outbox of another type", queued_facts()).await;
+    gate.queue(&claim(USER, "a", 1)).await;
+    let other = TemplateId(TEMPLATE.0 + 1);
+    let foreign = gate.outbox_key().replace(&format!("{TEMPLATE}:0"), &format!("{other}:0"));
+    gate.send(&["SET", &foreign, "x"]).await;
+    assert_eq!(gate.gate.outbox_lens(&[other, TEMPLATE]).await.unwrap(), [0, 1]);
 }
 
 #[tokio::test]

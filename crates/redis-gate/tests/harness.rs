@@ -68,9 +68,15 @@ impl TestGate {
         self.gate.claim(claim, EPOCH, now(), QueueOptions::direct()).await.unwrap()
     }
 
+    /// Claims, after MySQL was found to have no answer under the key.
+    pub(crate) async fn claim_looked(&self, claim: &Claim) -> Verdict {
+        let looked = QueueOptions { looked: true, ..QueueOptions::direct() };
+        self.gate.claim(claim, EPOCH, now(), looked).await.unwrap()
+    }
+
     /// Claims, and returns the numbers, the entry in the outbox and the run of the claim, which must be queued.
     pub(crate) async fn queue(&self, claim: &Claim) -> (Numbers, String, Run) {
-        match self.claim(claim).await {
+        match self.claim_looked(claim).await {
             Verdict::Queued { numbers, entry, run, .. } => (numbers, entry, run),
             other => panic!("{other:?}"),
         }

@@ -37,7 +37,7 @@ async fn a_relay_is_given_the_claim_as_it_was_admitted() {
     let gate = TestGate::open("outbox claim", queued_facts()).await;
     let trace_parent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
     let asked = Claim { trace_parent, ..claim(USER, "a", 2) };
-    let queueing = QueueOptions { behind: false, accept_after: AcceptAfter::Gate };
+    let queueing = QueueOptions { accept_after: AcceptAfter::Gate, ..QueueOptions::direct() };
     let verdict = gate.gate.claim(&asked, EPOCH, now(), queueing).await.unwrap();
     let Verdict::Queued { numbers, left, entry, run, .. } = verdict else { panic!("{verdict:?}") };
     let read = read(&gate, "worker", OutboxFrom::New).await;

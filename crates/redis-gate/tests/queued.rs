@@ -153,7 +153,12 @@ async fn a_queued_claim_of_a_loaded_user_is_looked_up_first() {
         [(USER, vec![1, 3], true), (OTHER, vec![1, 2], true), (UserId(72), vec![1, 2], false)];
     for (user, expected, look) in looks {
         let asked = claim(user, "a", 2);
-        let verdict = gate.claim(&asked).await;
+        let before = gate.memory().await;
+        if look {
+            assert_eq!(gate.claim(&asked).await, Verdict::LookFirst, "{user}");
+            assert_eq!(gate.memory().await, before, "nothing is taken");
+        }
+        let verdict = gate.claim_looked(&asked).await;
         let Verdict::Queued { numbers, look_in_mysql, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!((numbers, look_in_mysql), (expected, look), "{user}");
         let replay = gate.claim(&again(&asked)).await;
@@ -170,7 +175,7 @@ async fn without_a_limit_a_queued_claim_is_looked_up_first_only_where_the_entry_
     let facts = OpenFacts { limit: 0, ..queued_facts() };
     assert!(gate.gate.open(TEMPLATE, EPOCH, &facts).await.unwrap());
     for (user, look) in [(USER, false), (OTHER, true)] {
-        let verdict = gate.claim(&claim(user, "a", 2)).await;
+        let verdict = gate.claim_looked(&claim(user, "a", 2)).await;
         let Verdict::Queued { look_in_mysql, .. } = verdict else { panic!("{verdict:?}") };
         assert_eq!(look_in_mysql, look, "{user}");
     }
@@ -199,7 +204,8 @@ async fn a_rejected_claim_gives_everything_back_and_its_key_is_looked_up_from_th
     assert_eq!((gate.queued().await, gate.stock().await), (0, 10));
     let entry = gate.entry(USER).await;
     assert_eq!((entry.taken, entry.requests.len(), entry.look_in_mysql), (vec![], 0, true));
-    let verdict = gate.claim(&again(&first)).await;
+    assert_eq!(gate.claim(&again(&first)).await, Verdict::LookFirst);
+    let verdict = gate.claim_looked(&again(&first)).await;
     assert!(matches!(verdict, Verdict::Queued { look_in_mysql: true, .. }), "{verdict:?}");
 
     // A direct admission leaves no answer under its key.

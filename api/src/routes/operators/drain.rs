@@ -10,7 +10,7 @@ use axum::{
 };
 use coupon::{Epoch, Scope, Template, TemplateId};
 use mysql_store::{connect, stock};
-use redis_gate::Phase;
+use redis_gate::Meta;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tracing::warn;
@@ -94,7 +94,7 @@ pub(crate) async fn end(
     let if_match = IfMatch::of(&headers)?;
     if_match.check(template.version)?;
     confirmed(&template.name, request.confirm.as_deref(), &if_match)?;
-    let epoch = match loading(&app, id).await {
+    let epoch = match waiting(&app, id).await {
         Err(refused) if refused.code() == Code::NoDrain => {
             return once.answered_or(&app, operator, refused).await;
         }
@@ -104,16 +104,23 @@ pub(crate) async fn end(
     connect::within(connect::retried(end, Problem::is_contended)).await
 }
 
-/// Returns the epoch under which the gate is being loaded. While an older gate still admits, its claims are not given up.
-async fn loading(app: &App, id: TemplateId) -> Result<Epoch, Problem> {
-    let meta = app.gates.gate().meta(id).await.map_err(|error| {
-        let error = runtime::report(&error);
-        warn!(template.id = %id, error, "whether a gate waits for its queue is unknown");
-        let detail = "The gate's Redis did not answer. Send the request again.";
-        Problem::new(Code::GateUnavailable, detail)
-    })?;
-    let loading = meta.filter(|meta| meta.phase == Phase::Loading);
-    Ok(loading.ok_or_else(no_drain)?.epoch)
+/// Returns MySQL's epoch, unless the gate is open: while an older one still admits, its claims are not given up. A gate
+/// that was lost again during the wait admits nothing either, and neither does one that cannot be read.
+async fn waiting(app: &App, id: TemplateId) -> Result<Epoch, Problem> {
+    let epoch = templates::stock(app, id).await?.epoch;
+    let meta = match app.gates.gate().meta(id).await {
+        Err(error) if error.is_of_keys() => None,
+        meta => meta.map_err(|error| {
+            let error = runtime::report(&error);
+            warn!(template.id = %id, error, "whether a gate waits for its queue is unknown");
+            let detail = "The gate's Redis did not answer. Send the request again.";
+            Problem::new(Code::GateUnavailable, detail)
+        })?,
+    };
+    if meta.as_ref().is_some_and(Meta::is_open) {
+        return Err(no_drain());
+    }
+    Ok(epoch)
 }
 
 async fn end_once(

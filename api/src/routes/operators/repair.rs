@@ -226,7 +226,10 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
             Problem::new(Code::GateUnavailable, detail)
         })?;
         let newer = meta.filter(Meta::is_open).map(|meta| meta.epoch);
-        if let Some(epoch) = newer.filter(|epoch| *epoch > before) {
+        // A damaged gate has an epoch that MySQL does not know.
+        if let Some(epoch) = newer.filter(|epoch| *epoch > before)
+            && epoch <= templates::stock(app, id).await?.epoch
+        {
             return Ok(epoch);
         }
         if Instant::now() >= deadline {

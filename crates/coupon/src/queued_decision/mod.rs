@@ -10,7 +10,7 @@ use crate::{ClaimRow, ClaimState, Epoch, Numbers, Open, QueuedClaim, RejectReaso
 /// earlier claims of the same batch that were decided to land.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedStock {
-    /// The epoch of the queued claims that land.
+    /// The lowest epoch of the queued claims that land. A later one than MySQL's is one that only a gate knew.
     pub queued_epoch: Epoch,
     pub open: Open,
     pub stock: i64,
@@ -48,7 +48,7 @@ pub enum QueuedDecision {
         /// The database's epoch of queued claims; [`Epoch::UNKNOWN`] if the template does not exist any more.
         now: Epoch,
     },
-    /// A number is taken: the gate is wrong about this user.
+    /// A number is taken, or beyond the limit: the gate is wrong about this user.
     NumberTaken {
         /// The lowest free numbers to land with instead; `None` if the user has too few.
         free: Option<Numbers>,
@@ -112,10 +112,11 @@ pub fn decide_queued(claim: &QueuedClaim, found: &QueuedRows) -> QueuedDecision 
     }
     // A template without a stock row does not exist, so no claim of it lands, and a rejection has no stock row to lock.
     let Some(stock) = found.stock else { return QueuedDecision::TooLate { now: Epoch::UNKNOWN } };
-    if stock.queued_epoch != admission.epoch {
+    if admission.epoch < stock.queued_epoch {
         return QueuedDecision::TooLate { now: stock.queued_epoch };
     }
-    if admission.numbers.iter().any(|number| found.taken.contains(number)) {
+    let beyond = |number: &u8| found.limit > 0 && u32::from(*number) > found.limit;
+    if admission.numbers.iter().any(|number| found.taken.contains(number) || beyond(number)) {
         return QueuedDecision::NumberTaken { free: lowest_free(admission.claim.quantity, found) };
     }
     if !stock.open.lands_queued() {

@@ -70,7 +70,7 @@ fn the_first_rule_that_fits_decides_in_the_order_of_the_table() {
         (unfenced.clone(), TooLate { now: Epoch(EPOCH + 1) }),
         (
             QueuedRows { stock: stock(EPOCH - 1, Open::All, 9), ..unfenced.clone() },
-            TooLate { now: Epoch(EPOCH - 1) },
+            NumberTaken { free: None },
         ),
         (QueuedRows { stock: None, ..unfenced }, TooLate { now: Epoch::UNKNOWN }),
         (current.clone(), NumberTaken { free: None }),
@@ -153,11 +153,11 @@ fn in_the_words_of_the_model(number: u8, found: &QueuedRows) -> Wording {
         return Wording::Fenced;
     }
     let stock = found.stock.unwrap();
-    if stock.queued_epoch.0 != EPOCH {
+    if stock.queued_epoch.0 > EPOCH {
         return Wording::Stale;
     }
     let limit = u8::try_from(found.limit).unwrap();
-    if found.taken.contains(&number) {
+    if found.taken.contains(&number) || number > limit {
         let free = (1..=limit).find(|number| !found.taken.contains(number));
         return Wording::NumberTaken(free);
     }

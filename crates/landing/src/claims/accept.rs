@@ -95,10 +95,17 @@ impl Walk {
                 }
             }
         }
+        let message = queued.message(claim, template.accept_after);
+        let fits = message.admission.has_numbers_of(template.per_user_limit);
+        // Without MySQL nobody knows, and 202 is no answer to a doubt.
+        if !fits && self.is_contradiction(&message.admission).await.unwrap_or(true) {
+            self.gates.report_wrong(template.id, queued.epoch);
+            return Ok(queued.unknown());
+        }
         match template.accept_after {
             AcceptAfter::Gate => Ok(queued.accepted(None)),
             AcceptAfter::Replica => Ok(self.accept_copied(template, claim, queued).await),
-            AcceptAfter::Topic => self.accept_published(template, claim, queued).await,
+            AcceptAfter::Topic => self.accept_published(template, claim, queued, &message).await,
         }
     }
 
@@ -146,14 +153,14 @@ impl Walk {
         template: &Template,
         claim: &Claim,
         queued: InQueue,
+        message: &QueuedClaim,
     ) -> Result<Answer, Stop> {
         // After a failure one claim at a time finds out whether the partition is back. The relay publishes the others.
         if !self.unanswered.may_try(&template.id, Instant::now()) {
             return Ok(queued.unknown());
         }
         let Ok(_turn) = self.publishing.try_acquire() else { return Ok(queued.unknown()) };
-        let message = queued.message(claim, template.accept_after);
-        let why = match timeout(PUBLISH_MAX, self.gates.queue().publish(&message)).await {
+        let why = match timeout(PUBLISH_MAX, self.gates.queue().publish(message)).await {
             Ok(Ok(position)) => {
                 self.unanswered.succeeded(&template.id);
                 self.points.reach("claims.after_publish").await?;

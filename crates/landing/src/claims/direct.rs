@@ -39,6 +39,12 @@ impl Walk {
     ) -> Result<Next, Stop> {
         self.points.reach("claims.after_gate").await?;
         let admission = Admission { claim: claim.clone(), epoch, numbers };
+        // Landed with these numbers, the user might get more than the limit.
+        let fits = admission.has_numbers_of(template.per_user_limit);
+        if !fits && Box::pin(self.is_contradiction(&admission)).await? {
+            self.gates.mend(template.id, epoch).await;
+            return Ok(Next::AdmitAgain);
+        }
         let mut span = spans::landing(claim);
         let outcome = self.landers.land(template, admission, at, left_after).await;
         span.set(spans::OUTCOME, label::landing(outcome.as_ref().ok().and_then(Option::as_ref)));
@@ -91,6 +97,10 @@ impl Walk {
                 Ok(Next::Answer(Answer::Unavailable(Unavailable::GivenUp)))
             }
             Decision::StaleEpoch { now } => {
+                // Only a damaged gate knows a later epoch than MySQL, or one whose MySQL has lost its newest transactions.
+                if now < epoch {
+                    self.gates.mend(template.id, epoch).await;
+                }
                 self.gates.learn(template.id, now);
                 Ok(Next::AdmitAgain)
             }
@@ -119,6 +129,13 @@ impl Walk {
             }
             Decision::Retry => Err(Stop::Unavailable(Unavailable::GivenUp)),
         }
+    }
+
+    /// Returns whether the gate took numbers that its template does not have by MySQL. This process may have an older
+    /// version of a template that was a draft a moment ago.
+    pub(super) async fn is_contradiction(&self, admission: &Admission) -> Result<bool, Stop> {
+        let current = self.current(&admission.claim).await?;
+        Ok(current.is_none_or(|current| !admission.has_numbers_of(current.per_user_limit)))
     }
 
     /// The template was not open when the landing was decided. Ended is final; anything else was a pause.

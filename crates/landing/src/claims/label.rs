@@ -11,6 +11,7 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
         Verdict::Queued { .. } => "queued",
         Verdict::OutboxFull => "outbox_full",
         Verdict::TooManyQueued => "too_many_queued",
+        Verdict::LookFirst => "look_first",
         Verdict::Replay { .. } => "replay",
         Verdict::KeyReused => "key_reused",
         Verdict::NotLoaded => "not_loaded",

@@ -102,6 +102,15 @@ struct GateAnswer {
     may_be_admitted: bool,
 }
 
+/// What is said to the gate with a claim, beside the claim.
+#[derive(Clone, Copy)]
+struct Call {
+    /// The gate's epoch as this process knows it.
+    epoch: Epoch,
+    /// Whether MySQL has no answer under the key.
+    looked: bool,
+}
+
 /// The step after the gate's answer.
 enum Step {
     Answer(Answer),
@@ -109,6 +118,8 @@ enum Step {
     Land(Admitted),
     /// Ask under the epoch learned meanwhile.
     AskAgain,
+    /// MySQL has no answer under the key: ask once more.
+    AskLooked,
 }
 
 impl Walk {
@@ -145,6 +156,8 @@ impl Walk {
             }
         };
         let (mut admissions, mut refusing_until) = (0, None);
+        // The epoch of the gate after whose answer MySQL was asked for the key. What an older gate queued has landed.
+        let mut looked = None;
         for _ in 0..EPOCHS_MAX {
             let age = ((self.clock)() - claim.claimed_at).to_std().unwrap_or_default();
             // In every mode, since the gate may queue a claim that this process takes for a direct one.
@@ -152,12 +165,17 @@ impl Walk {
                 break;
             }
             let epoch = self.gates.known(template.id);
-            let asked = self.ask_gate(template, claim, epoch).await?;
+            let call = Call { epoch, looked: looked == Some(epoch) };
+            let asked = self.ask_gate(template, claim, call).await?;
             refusing_until = refusing_until.max(Some(asked.refusing_until));
             decides.note(claim, &asked.verdict);
             let admitted = match self.follow_verdict(template, claim, epoch, asked).await? {
                 Step::Answer(answer) => return Ok(held_back(answer, refusing_until).await),
                 Step::AskAgain => continue,
+                Step::AskLooked => {
+                    looked = Some(epoch);
+                    continue;
+                }
                 Step::Land(admitted) => admitted,
             };
             admissions += 1;
@@ -212,6 +230,12 @@ impl Walk {
             Verdict::OutboxFull | Verdict::TooManyQueued => {
                 Answer::Unavailable(Unavailable::Overloaded)
             }
+            Verdict::LookFirst => {
+                let Some(stored) = self.stored_answer(claim).await? else {
+                    return Ok(Step::AskLooked);
+                };
+                stored
+            }
             Verdict::KeyReused => Answer::KeyReused,
             Verdict::TooOld => {
                 let stored = self.stored_answer(claim).await?;
@@ -219,14 +243,15 @@ impl Walk {
             }
             // Compare with the epoch that was sent, not with the latest known one: the first claims of a rush all learn
             // the gate's epoch at the same time.
-            Verdict::OtherEpoch(newer) if newer > epoch => {
+            Verdict::OtherEpoch(newer) if newer > epoch && newer.may_follow(epoch) => {
                 self.gates.learn(template.id, newer);
                 // Claims that the older gate queued landed before the newer gate opened. It would admit them again.
                 let stored = if may_be_admitted { self.stored_answer(claim).await? } else { None };
                 let Some(answer) = stored else { return Ok(Step::AskAgain) };
                 answer
             }
-            // The gate is behind the epoch that this process knows, so it was rewound.
+            // The gate is behind the epoch that this process knows, so it was rewound; or it has an epoch that cannot be
+            // one.
             Verdict::NotLoaded | Verdict::OtherEpoch(_) => {
                 self.gates.ask_look(template.id);
                 Answer::Unavailable(Unavailable::GateLoading)
@@ -250,13 +275,13 @@ impl Walk {
         &self,
         template: &Template,
         claim: &Claim,
-        epoch: Epoch,
+        call: Call,
     ) -> Result<GateAnswer, GateError> {
         let mut span = spans::gate(claim);
         let mut unknown_since: Option<Instant> = None;
         let mut backoff = Backoff::new(ASK_AGAIN.0, ASK_AGAIN.1);
         loop {
-            match self.call_gate(template, claim, epoch).await {
+            match self.call_gate(template, claim, call).await {
                 Ok(mut asked) => {
                     asked.may_be_admitted = unknown_since.is_some();
                     let outcome = label::verdict(&asked.verdict);
@@ -268,6 +293,9 @@ impl Walk {
                 Err(error) => {
                     if matches!(error, GateError::Unknown { .. }) {
                         unknown_since.get_or_insert_with(Instant::now);
+                    }
+                    if error.is_of_keys() {
+                        self.gates.ask_look(template.id);
                     }
                     // No call reached the gate, so nothing was admitted.
                     let Some(since) = unknown_since else { return Err(error) };
@@ -284,12 +312,13 @@ impl Walk {
         &self,
         template: &Template,
         claim: &Claim,
-        epoch: Epoch,
+        Call { epoch, looked }: Call,
     ) -> Result<GateAnswer, GateError> {
         // Whole milliseconds, as the gate stores them and this process publishes them.
         let at = (self.clock)();
         let at = DateTime::from_timestamp_millis(at.timestamp_millis()).unwrap_or(at);
-        let (gate, queue_options) = (self.gates.gate(), self.queue_options(template));
+        let gate = self.gates.gate();
+        let queue_options = QueueOptions { looked, ..self.queue_options(template) };
         let waits = template.claim_mode == ClaimMode::Queued
             && template.accept_after == AcceptAfter::Replica;
         if waits {
@@ -308,7 +337,7 @@ impl Walk {
     /// spill.
     pub(super) fn queue_options(&self, template: &Template) -> QueueOptions {
         let behind = template.claim_mode == ClaimMode::Spill && self.is_behind(template);
-        QueueOptions { behind, accept_after: template.accept_after }
+        QueueOptions { behind, accept_after: template.accept_after, looked: false }
     }
 
     fn is_behind(&self, template: &Template) -> bool {
@@ -330,10 +359,9 @@ impl Walk {
         }
         Ok(match state {
             RequestState::Pending => Answer::InProgress,
-            // The gate has a landing that MySQL does not have. Only a lost commit can cause this.
-            RequestState::Landed => Answer::Unavailable(Unavailable::GateLoading),
-            // The request is missing in the set of queued requests. No script causes this; a new epoch repairs it.
-            RequestState::Queued => {
+            // The gate has a landing that MySQL does not have, which only a lost commit can cause; or the request is
+            // missing in the set of queued requests, which no script causes. A new epoch repairs both.
+            RequestState::Landed | RequestState::Queued => {
                 self.gates.report_wrong(claim.template_id, epoch);
                 Answer::Unavailable(Unavailable::GateLoading)
             }

@@ -100,7 +100,7 @@ impl Walk {
         ))
     }
 
-    async fn current(&self, claim: &Claim) -> Result<Option<Template>, Stop> {
+    pub(super) async fn current(&self, claim: &Claim) -> Result<Option<Template>, Stop> {
         let current = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
             template::get(&mut connection, claim.template_id).await

@@ -25,11 +25,16 @@ const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::f
 /// drain of a lost gate should.
 const CLOSING_SPARED: Duration = Duration::from_mins(1);
 
+/// Gates that are left alone for a while, and until when.
+type Rests = HashMap<TemplateId, (Backoff, Instant)>;
+
 /// The rebuilds of a process.
 #[derive(Default)]
 pub(crate) struct Attempts {
     /// Gates whose rebuild failed, and when the next attempt is due.
-    failed: Lock<HashMap<TemplateId, (Backoff, Instant)>>,
+    failed: Lock<Rests>,
+    /// Gates that were rebuilt because they were wrong, and not found right since.
+    wrong: Lock<Rests>,
     /// Gates whose rebuild waits for the queue, its aim, and since when it counts as a wait.
     draining: Lock<HashMap<TemplateId, (Aim, Instant)>>,
     /// State that these waits share.
@@ -37,12 +42,14 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// Returns whether no rebuild may begin now: one failed a moment ago, or waits for the queue.
+    /// Returns whether no rebuild may begin now: one failed or was not enough a moment ago, or waits for the queue.
     pub(super) fn rests(&self, template: TemplateId) -> bool {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let resting = failed.get(&template).is_some_and(|(_, again)| Instant::now() < *again);
-        drop(failed);
-        resting
+        let is_in = |all: &Lock<Rests>| {
+            let all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all.get(&template).is_some_and(|(_, again)| Instant::now() < *again)
+        };
+        is_in(&self.failed)
+            || is_in(&self.wrong)
             || self.draining.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&template)
     }
 
@@ -59,8 +66,13 @@ impl Attempts {
     }
 
     fn note(&self, template: TemplateId, failed: bool) {
-        let mut all = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed {
+        Self::note_in(&self.failed, template, failed);
+    }
+
+    /// Lets a gate rest, each time longer, or no more.
+    fn note_in(all: &Lock<Rests>, template: TemplateId, rests: bool) {
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        if rests {
             let first = || (Backoff::new(REBUILD_AGAIN.0, REBUILD_AGAIN.1), Instant::now());
             let (backoff, again) = all.entry(template).or_insert_with(first);
             *again = Instant::now() + backoff.next_wait();
@@ -97,6 +109,24 @@ impl Gates {
     /// or one waits for the queue. Does not wait for the queue itself.
     pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
         self.attempt(template, Aim::Open).await
+    }
+
+    /// Rebuilds a gate that was found wrong, under the same conditions. If it is wrong again before a check finds it
+    /// right, the next rebuild waits longer and longer: then something else makes it wrong, and each rebuild costs an
+    /// epoch.
+    pub(crate) async fn rebuild_wrong(&self, template: TemplateId) -> Result<(), RebuildError> {
+        if self.attempts.rests(template) {
+            return Ok(());
+        }
+        let rebuilt = self.rebuild(template).await;
+        Attempts::note_in(&self.attempts.wrong, template, true);
+        rebuilt
+    }
+
+    /// Records that a check has found the gate right.
+    pub(crate) fn found_right(&self, template: TemplateId) {
+        self.attempts.note(template, false);
+        Attempts::note_in(&self.attempts.wrong, template, false);
     }
 
     /// Closes the queue of a template that is over, under the same conditions as [`Gates::rebuild`].
@@ -153,7 +183,10 @@ impl Gates {
                 self.learn(template, epoch);
             }
             Rebuilt::Closed => self.attempts.note(template, false),
-            Rebuilt::Elsewhere | Rebuilt::Overtaken | Rebuilt::NoTemplate => {}
+            // MySQL's epoch was raised in vain. Without a pause, a gate that refuses every epoch would be tried as often
+            // as claims ask for a look.
+            Rebuilt::Overtaken => self.attempts.note(template, true),
+            Rebuilt::Elsewhere | Rebuilt::NoTemplate => {}
         }
     }
 

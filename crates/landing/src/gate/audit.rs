@@ -1,5 +1,5 @@
-//! Compares the stock of an open gate with MySQL's. A gate that holds too much is wrong; stock that a gate lacks is
-//! never sold. Movements between the two reads are taken into account.
+//! Compares the stock of an open gate with MySQL's. A gate that holds too much is wrong, and so is one that certainly
+//! lacks stock, which it would never sell. Movements between the two reads are taken into account.
 
 use coupon::{Epoch, TemplateId};
 use mysql_store::{
@@ -22,35 +22,55 @@ pub(super) struct Account {
     in_flight: i64,
 }
 
+impl Account {
+    /// Returns how much certainly lacks, if MySQL has this `stock` now and it has `moved` so far since; at most zero if
+    /// nothing does.
+    fn lacks(&self, stock: i64, moved: i64) -> i64 {
+        let Self { stock: left, in_flight, .. } = self;
+        stock.saturating_sub(moved).saturating_sub(*left).saturating_sub(*in_flight)
+    }
+}
+
 impl Keeper {
     /// Slow audit of the conservation identity, for gates that hold too little. Compares the gate's account at the
     /// previous check with MySQL's stock now. In between, only movements can raise MySQL's stock, and they are
     /// subtracted. If it still exceeds everything that the gate had left or in flight, the difference is certainly
-    /// missing.
-    pub(super) async fn audit(&mut self, watched: &Watched) -> Result<(), RebuildError> {
+    /// missing. Returns whether the gate is to be rebuilt for that, or for entries that it does not count; `is_right`
+    /// says that nothing else is wrong with it.
+    pub(super) async fn audit(
+        &mut self,
+        watched: &Watched,
+        is_right: bool,
+    ) -> Result<bool, RebuildError> {
         let (template, stock) = (&watched.template, &watched.stock);
+        let mut is_wrong = false;
         if let Some(before) = self.accounts.remove(&template.id)
             && before.epoch == stock.epoch
             && let Some(moved) = self.moved(template.id, (before.movement, stock.movement)).await?
         {
-            let missing = stock.stock - moved - before.stock - before.in_flight;
+            let missing = before.lacks(stock.stock, moved);
             if missing > 0 {
-                warn!(template.id = %template.id, missing, "a gate holds less than MySQL: it will not sell all");
-                self.missing += missing;
+                warn!(template.id = %template.id, missing, "a gate holds less than MySQL: it is rebuilt");
+                self.missing = self.missing.saturating_add(missing);
+                is_wrong = true;
             }
         }
         let account = self.gates().gate().account(template.id, stock.epoch).await?;
-        if let Some((meta, in_flight)) = &account {
-            self.calm.note(watched, meta, *in_flight);
+        if let Some((meta, held)) = &account {
+            is_wrong |= held.users != meta.users;
+            if is_right && !is_wrong {
+                self.gates().found_right(template.id);
+                self.calm.note(watched, meta, held.admissions);
+            }
         }
         // A gate with at least MySQL's stock lacks nothing.
-        if let Some((meta, in_flight)) = account.filter(|(meta, _)| meta.stock < stock.stock) {
-            let most = i64::try_from(in_flight).unwrap_or(i64::MAX);
+        if let Some((meta, held)) = account.filter(|(meta, _)| meta.stock < stock.stock) {
+            let most = i64::try_from(held.admissions).unwrap_or(i64::MAX);
             let in_flight = most.saturating_mul(template.max_per_claim.into());
             let Meta { epoch, movement, stock, .. } = meta;
             self.accounts.insert(template.id, Account { epoch, movement, stock, in_flight });
         }
-        Ok(())
+        Ok(is_wrong)
     }
 
     /// Returns whether the gate's stock exceeds the one that MySQL had at the first read, so that it admits claims that
@@ -67,7 +87,7 @@ impl Keeper {
             return Ok(meta.stock > before.stock);
         }
         let moved = self.moved(template, (before.movement, meta.movement)).await?;
-        Ok(moved.is_some_and(|moved| meta.stock > before.stock + moved))
+        Ok(moved.is_some_and(|moved| meta.stock > before.stock.saturating_add(moved)))
     }
 
     /// Returns how the stock moved from the first of these movements to the second, which may be an earlier one.
@@ -85,6 +105,31 @@ impl Keeper {
             let mut connection = connect::acquire(self.gates().pool()).await?;
             stock::moved_between(&mut connection, template, span).await
         });
-        Ok(moved.await?.map(|moved| if from < to { moved } else { -moved }))
+        Ok(moved.await?.map(|moved| if from < to { moved } else { moved.saturating_neg() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NUMBERS: [i64; 8] =
+        [i64::MIN, i64::MIN + 1, -1_000_000_000, -1, 0, 1, 1_000_000_000, i64::MAX];
+
+    #[test]
+    fn what_a_gate_lacks_is_exact_or_at_the_end_of_64_bits() {
+        let is_small = |number: i64| number.unsigned_abs() <= 1_000_000_000;
+        for stock in NUMBERS {
+            for (left, moved) in NUMBERS.into_iter().zip(NUMBERS.into_iter().rev()) {
+                for in_flight in NUMBERS {
+                    let account =
+                        Account { epoch: Epoch::FIRST, movement: 1, stock: left, in_flight };
+                    let lacks = account.lacks(stock, moved);
+                    if [stock, left, moved, in_flight].into_iter().all(is_small) {
+                        assert_eq!(lacks, stock - moved - left - in_flight);
+                    }
+                }
+            }
+        }
     }
 }

@@ -19,17 +19,20 @@ use std::{
 };
 
 use coupon::{Epoch, TemplateId};
+use metrics::counter;
 use mysql_store::StoreError;
 use redis_gate::GateError;
 use runtime::Backoff;
 use thiserror::Error;
 use tokio::time::timeout;
+use tracing::error;
 
 use crate::{
     gate::{
         drains::{Found, Waiting},
         rebuild::RebuildContext,
     },
+    metric,
     queue::QueueError,
 };
 
@@ -73,7 +76,7 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
     let (mut renewed, mut end) = (started, None);
     loop {
         let looked = {
-            let mut looking = pin!(look(context, &mut end));
+            let mut looking = pin!(look(context, epoch, &mut end));
             loop {
                 if let Ok(looked) = timeout(RENEW_EVERY, &mut looking).await {
                     break looked;
@@ -106,15 +109,33 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
 }
 
 /// Waits for its turn, and returns whether the queue is drained. Notes the partition's end once the outbox is empty.
-async fn look(context: &RebuildContext<'_>, noted: &mut Option<i64>) -> Result<bool, LookError> {
+async fn look(
+    context: &RebuildContext<'_>,
+    epoch: Epoch,
+    noted: &mut Option<i64>,
+) -> Result<bool, LookError> {
     // The semaphore is never closed.
     let _turn = context.drains.looks.acquire().await;
     let end = match noted {
         Some(end) => end,
-        None if context.gate.outbox_len(context.template).await? > 0 => return Ok(false),
+        None if has_outbox(context, epoch).await? => return Ok(false),
         None => noted.insert(context.queue.end(context.template).await?),
     };
     Ok(context.queue.reach(context.template).await?.has_passed(end))
+}
+
+/// Returns whether the outbox may hold a claim. A key of another type holds none; it is removed as a new epoch would.
+async fn has_outbox(context: &RebuildContext<'_>, epoch: Epoch) -> Result<bool, GateError> {
+    let (gate, template) = (context.gate, context.template);
+    match gate.outbox_len(template).await {
+        Err(error) if error.is_of_keys() => {
+            error!(template.id = %template, error = runtime::report(&error), "an outbox cannot be read");
+            counter!(metric::UNREADABLE.name).increment(1);
+            gate.begin(template, epoch).await?;
+            Ok(true)
+        }
+        length => Ok(length? > 0),
+    }
 }
 
 /// Renews the lease. Returns how the wait ends, if MySQL answers and shows that something other than the queue ends it.

@@ -10,7 +10,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId, TemplateState};
-use mysql_store::{MySqlPool, connect, stock};
+use mysql_store::{MySqlPool, StoreError, connect, stock};
 use redis_gate::{Gate, Phase};
 use runtime::FailPoints;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
@@ -139,6 +139,15 @@ impl Gates {
         news
     }
 
+    /// Lowers the known epoch to MySQL's, as read after it was learned. Only a damaged gate tells of a later one; its
+    /// epoch would otherwise be sent to each gate after it, which would seem to be behind.
+    pub(super) fn correct(&self, template: TemplateId, of_mysql: Epoch) {
+        let mut epochs = self.epochs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = epochs.get_mut(&template) {
+            *known = of_mysql.min(*known);
+        }
+    }
+
     /// Requests a check of a gate that was not loaded, or that promised more than MySQL had. The latter is normal after
     /// a cut; if the check finds the gate wrong, it rebuilds it.
     pub fn ask_look(&self, template: TemplateId) {
@@ -173,7 +182,7 @@ impl Gates {
         self.looked.notified().await;
     }
 
-    /// Reports a wrong gate and waits until a check of the gates knows a newer one, at most [`MEND_MAX`].
+    /// Reports a wrong gate and waits until a check of the gates knows another one, at most [`MEND_MAX`].
     pub async fn mend(&self, template: TemplateId, epoch: Epoch) {
         self.report_wrong(template, epoch);
         let mended = async {
@@ -181,7 +190,7 @@ impl Gates {
                 // Start listening before the comparison, so that no check is missed.
                 let mut looked = pin!(self.looked.notified());
                 looked.as_mut().enable();
-                if self.known(template) > epoch {
+                if self.known(template) != epoch {
                     return;
                 }
                 // A check that began before the report has not seen it.
@@ -254,14 +263,23 @@ impl Gates {
         }
     }
 
-    /// Returns whether the gate is open under MySQL's epoch or a later one.
-    async fn is_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
+    /// Reads MySQL's epoch of a template; unknown if there is no such template.
+    pub(super) async fn epoch_of_mysql(&self, template: TemplateId) -> Result<Epoch, StoreError> {
         let stock = connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
             stock::get(&mut connection, template).await
         });
-        let epoch = stock.await?.map_or(Epoch::UNKNOWN, |stock| stock.epoch);
+        Ok(stock.await?.map_or(Epoch::UNKNOWN, |stock| stock.epoch))
+    }
+
+    /// Returns whether the gate is open under MySQL's epoch or a later one.
+    async fn is_up(&self, template: TemplateId) -> Result<bool, RebuildError> {
+        let epoch = self.epoch_of_mysql(template).await?;
         let Some(meta) = self.gate.meta(template).await? else { return Ok(false) };
+        // A rebuild may have raised the epoch since MySQL was read. A damaged gate has one that MySQL does not know.
+        if meta.epoch > epoch && meta.epoch > self.epoch_of_mysql(template).await? {
+            return Ok(false);
+        }
         self.learn(template, meta.epoch);
         Ok(meta.is_open() && meta.epoch >= epoch)
     }

@@ -5,7 +5,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,10 +17,9 @@ use mysql_store::{
     template::{self, Watched},
 };
 use redis_gate::{Meta, Unloaded};
-use runtime::FailPoints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::{
     gate::{
@@ -30,7 +28,7 @@ use crate::{
         gates::{Gates, REQUESTS_MAX, Request},
         movements,
         rebuild::RebuildError,
-        resolver::{GRACE, Resolver},
+        wrong::Contained,
     },
     metric,
 };
@@ -45,7 +43,7 @@ pub const UNLOAD_AFTER: Duration = Duration::from_mins(1);
 
 /// How long after its window MySQL's list still contains a template; far longer than [`UNLOAD_AFTER`]. Gates left
 /// behind by a longer outage are found in Redis itself ([`STRAYS_EVERY`]).
-const TAIL: Duration = Duration::from_hours(24);
+pub(super) const TAIL: Duration = Duration::from_hours(24);
 
 /// Interval between scans of Redis for gates that are no longer on the list; the first check scans too. Their memory is
 /// not urgent.
@@ -72,6 +70,8 @@ pub struct Keeper {
     not_loaded: Vec<(TemplateId, DateTime<Utc>)>,
     /// Gates that were found correct with nothing in flight.
     pub(super) calm: Calm,
+    /// The movements that the gates contained at the previous check.
+    pub(super) contained: HashMap<TemplateId, Contained>,
 }
 
 /// A gate that is not wanted any more, as far as this process knows.
@@ -95,6 +95,7 @@ impl Keeper {
             missing: 0,
             not_loaded: Vec::new(),
             calm: Calm::default(),
+            contained: HashMap::new(),
         }
     }
 
@@ -147,6 +148,7 @@ impl Keeper {
         let ids: HashSet<TemplateId> = ids.collect();
         self.unwanted.retain(|id, _| ids.contains(id));
         self.accounts.retain(|id, _| ids.contains(id));
+        self.contained.retain(|id, _| ids.contains(id));
         self.missing = 0;
         self.not_loaded.clear();
         let wanted = |one: &&Watched| self.gates.wants(&one.template, now);
@@ -159,11 +161,13 @@ impl Keeper {
                 Ok(())
             } else if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
-                self.keep_readable(&watched).await
+                let kept = self.keep_audited(&watched).await;
+                self.replace_unreadable(id, kept).await
             } else {
                 // The gate of an open queue is removed once the queue is closed.
                 let may_go = !unclosed.contains(&id);
-                self.unload(&watched.template, may_go, now).await
+                let unloaded = self.unload(&watched.template, may_go, now).await;
+                self.replace_unreadable(id, unloaded).await
             };
             if let Err(error) = looked {
                 let why = format!("template {id}: {}", runtime::report(&error));
@@ -192,100 +196,71 @@ impl Keeper {
         self.gates.note_not_loaded(std::mem::take(&mut self.not_loaded));
     }
 
-    /// Removes loaded gates that are not on the list any more: every api, or Redis, was down for longer than [`TAIL`],
-    /// or a process resumed loading one after the others had removed it.
-    async fn unload_strays(
-        &self,
-        watched: &HashSet<TemplateId>,
-        now: DateTime<Utc>,
-    ) -> Result<(), RebuildError> {
-        let gate = self.gates.gate();
-        for id in gate.templates().await?.into_iter().filter(|id| !watched.contains(id)) {
-            let template = connect::within(async {
-                let mut connection = connect::acquire(self.gates.pool()).await?;
-                template::get(&mut connection, id).await
-            });
-            // Other processes may load their gates earlier than this one, and a gate unknown to MySQL must be left
-            // alone.
-            let over = |template: &Template| template.window.ends_at <= now - TAIL;
-            let template = match template.await {
-                Err(error) if error.is_unreadable() => {
-                    let why = format!("template {id}: {}", runtime::report(&error));
-                    runtime::seldom!("a gate is not unloaded", why);
-                    continue;
-                }
-                template => template?,
-            };
-            if !template.as_ref().is_some_and(over) {
-                continue;
-            }
-            let resolver = Resolver {
-                pool: self.gates.pool().clone(),
-                gate: gate.clone(),
-                queue: Arc::clone(self.gates.queue()),
-                grace: GRACE,
-                points: FailPoints::default(),
-            };
-            if let Err(error) = resolver.look_at(id, now).await {
-                warn!(template.id = %id, error = runtime::report(&error), "not resolved");
-                continue;
-            }
-            let Some(meta) = gate.meta(id).await? else { continue };
-            if gate.unload(id, meta.epoch, now).await? == Unloaded::Gone {
-                info!(template.id = %id, "unloaded a gate that was forgotten loaded");
-            }
+    /// Keeps a gate; rebuilds it if its account is wrong.
+    async fn keep_audited(&mut self, watched: &Watched) -> Result<(), RebuildError> {
+        let is_right = self.keep(watched).await?;
+        if self.audit(watched, is_right).await? {
+            let _alone = self.gates.alone().await;
+            self.gates.rebuild_wrong(watched.template.id).await?;
         }
         Ok(())
     }
 
-    /// Keeps a gate; rebuilds it if its keys are unreadable.
-    async fn keep_readable(&mut self, watched: &Watched) -> Result<(), RebuildError> {
-        let kept = match self.keep(watched).await {
-            Ok(()) => self.audit(watched).await,
-            failed => failed,
-        };
+    /// Rebuilds the gate of a template if its keys could not be read, whether it is wanted or not: only a new epoch gets
+    /// rid of them.
+    pub(super) async fn replace_unreadable(
+        &self,
+        id: TemplateId,
+        kept: Result<(), RebuildError>,
+    ) -> Result<(), RebuildError> {
         match kept {
             Err(RebuildError::Gate(error)) if error.is_of_keys() => {
-                let id = watched.template.id;
                 error!(template.id = %id, error = runtime::report(&error), "a gate cannot be read");
                 counter!(metric::UNREADABLE.name).increment(1);
                 let _alone = self.gates.alone().await;
-                self.gates.rebuild(id).await
+                self.gates.rebuild_wrong(id).await
             }
             kept => kept,
         }
     }
 
-    async fn keep(&mut self, watched: &Watched) -> Result<(), RebuildError> {
-        let _alone = self.gates.alone().await;
+    /// Returns whether the gate was found right.
+    async fn keep(&mut self, watched: &Watched) -> Result<bool, RebuildError> {
+        let gates = self.gates.clone();
+        let _alone = gates.alone().await;
         let (template, stock) = (&watched.template, &watched.stock);
-        // Read after MySQL: `holds_too_much` relies on this order.
+        // Read after MySQL: `holds_too_much` and what is in `wrong.rs` rely on this order.
         let meta = self.gates.gate().meta(template.id).await?;
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
-        // The gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
-        // and this rebuild is skipped.
-        let Some(meta) = meta.filter(open) else {
-            self.not_loaded.push((template.id, template.window.starts_at));
-            self.gates.rebuild(template.id).await?;
-            if self.gates.gate().meta(template.id).await?.is_some_and(|meta| open(&meta)) {
-                self.not_loaded.pop();
-            }
-            return Ok(());
-        };
-        self.gates.learn(template.id, meta.epoch);
-        if let Some(what) = &meta.unreadable {
+        let is_closed = !meta.as_ref().is_some_and(open);
+        let unreadable = meta.as_ref().filter(|meta| meta.of_this_run);
+        if let Some(what) = unreadable.and_then(|meta| meta.unreadable.as_ref()) {
             error!(template.id = %template.id, what, "something in a gate cannot be read");
             counter!(metric::UNREADABLE.name).increment(1);
-            return self.gates.rebuild(template.id).await;
+            self.gates.rebuild_wrong(template.id).await?;
+        } else if is_closed {
+            // The gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
+            // and this rebuild is skipped.
+            self.gates.rebuild(template.id).await?;
         }
-        if self.is_wrong(template.id, &meta).await?
+        if is_closed && !self.gates.gate().meta(template.id).await?.is_some_and(|meta| open(&meta))
+        {
+            self.not_loaded.push((template.id, template.window.starts_at));
+        }
+        let Some(meta) = meta.filter(|meta| open(meta) && meta.unreadable.is_none()) else {
+            return Ok(false);
+        };
+        if !self.is_of_mysql(template.id, &meta, stock).await?
+            || self.is_wrong(watched, &meta).await?
             || self.holds_too_much(template.id, &meta, stock).await?
         {
-            return self.gates.rebuild(template.id).await;
+            self.gates.rebuild_wrong(template.id).await?;
+            return Ok(false);
         }
         // Before the gate gets a mode that queues.
         if stock.queued_epoch < stock.epoch {
-            return self.bring_queue_up(template.id, meta.epoch).await;
+            self.bring_queue_up(template.id, meta.epoch).await?;
+            return Ok(true);
         }
         if meta.version < template.version {
             self.gates.send_state(template).await?;
@@ -297,12 +272,13 @@ impl Keeper {
                     let error = runtime::report(&error);
                     error!(template.id = %template.id, error, "a gate's movements cannot be applied");
                     drop(connection);
-                    self.gates.rebuild(template.id).await?;
+                    self.gates.rebuild_wrong(template.id).await?;
+                    return Ok(false);
                 }
                 caught_up => caught_up?,
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes queued claims of an open gate able to land. A process of a version without queues may have rebuilt the
@@ -326,12 +302,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Returns whether entries are lost, or the gate's epoch was reported wrong.
-    async fn is_wrong(&self, template: TemplateId, meta: &Meta) -> Result<bool, RebuildError> {
+    /// Returns the highest epoch of a template's gate that was reported wrong since the last check.
+    pub(super) fn reported_wrong(&self, template: TemplateId) -> Option<Epoch> {
         let reported = self.requests.iter().filter(|request| request.template == template);
-        let wrong = reported.filter_map(|request| request.wrong).max();
-        let users = self.gates.gate().user_count(template, meta.epoch).await?;
-        Ok(users < meta.users || wrong.is_some_and(|wrong: Epoch| wrong >= meta.epoch))
+        reported.filter_map(|request| request.wrong).max()
     }
 
     /// Writes the final state to a gate that is no longer needed. If it `may_go`, removes it after a while, once

@@ -50,17 +50,34 @@ pub(super) async fn numbers(
     Ok(true)
 }
 
-/// Loads the users whose keys were rejected: the gate would admit such a key again. Comes after [`numbers`], since a
-/// user who holds numbers is looked up in any case. Returns whether the gate was loading this epoch until the end.
-pub(super) async fn rejected(
+/// Users without numbers whose keys have answers in MySQL: the gate would admit such a key again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// Those with a rejected claim. Who holds numbers is looked up in any case.
+    Rejected,
+    /// All of them: without a limit nobody holds numbers.
+    All,
+}
+
+/// Loads these users, after [`numbers`]. Returns whether the gate was loading this epoch until the end.
+pub(super) async fn answered(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
     epoch: Epoch,
+    which: Answered,
 ) -> Result<bool, RebuildError> {
     let mut after = UserId(-1);
     loop {
-        let page = look_up::rejected_users_after(connection, context.template, after);
-        let users = connect::within(page).await?;
+        let template = context.template;
+        let users = connect::within(async {
+            match which {
+                Answered::Rejected => {
+                    look_up::rejected_users_after(connection, template, after).await
+                }
+                Answered::All => look_up::answered_users_after(connection, template, after).await,
+            }
+        });
+        let users = users.await?;
         let Some(last) = users.last() else { return Ok(true) };
         after = *last;
         if !without_numbers(connection, context, epoch, &users).await? {

@@ -13,3 +13,5 @@ pub mod movements;
 mod queued;
 pub mod rebuild;
 pub mod resolver;
+mod strays;
+mod wrong;

@@ -1,10 +1,12 @@
 //! Rebuilds a gate that is lost, wrong or doubtful. The only means is a new epoch.
 //!
-//! 1. MySQL's epoch rises. No older direct admission can land any more.
+//! 1. MySQL's epoch rises, above the gate's too: a gate may know a later one, if it is damaged, or if MySQL has lost its
+//!    newest transactions. No older direct admission can land any more.
 //! 2. `begin.lua` makes the gate loading(E), unless it has E or a later epoch. From then on older epochs are not read
 //!    any more, and their keys are removed at once, so that the gate never takes memory for two epochs.
 //! 3. If the template was ever queued, claims that were queued before land first, under their own epoch (`drain.rs`).
-//! 4. MySQL's `queued_epoch` becomes E, unless its epoch is no longer E. No older queued claim can land any more.
+//! 4. MySQL's `queued_epoch` becomes E, unless its epoch is no longer E. No older queued claim can land any more. The
+//!    gate may have been lost during a drain, so E is then begun once more; a gate that is loading E stays as it is.
 //! 5. Only now the users are read. First comes the last movement m₀; then taken numbers, rejected keys and lapses, page
 //!    by page; last the stock and its last movement m₁, in one statement, unless MySQL's epoch is no longer E. Numbers
 //!    that returns after m₀ gave back are cleared again. `load.lua` writes only while the gate is exactly loading(E).
@@ -36,7 +38,8 @@ use crate::{
     gate::{
         drain::{self, Drained},
         drains::Drains,
-        load, movements,
+        load::{self, Answered},
+        movements,
     },
     metric,
     queue::ClaimQueue,
@@ -232,11 +235,16 @@ async fn ended(
     rebuilt
 }
 
-/// Raises MySQL's epoch. Returns `None` if there is no such template.
+/// Raises MySQL's epoch above its own and the gate's. Returns `None` if there is no such template.
 async fn raise_epoch(context: &RebuildContext<'_>) -> Result<Option<Epoch>, RebuildError> {
+    let known = match context.gate.meta(context.template).await {
+        Ok(meta) => meta.map_or(Epoch::UNKNOWN, |meta| meta.epoch),
+        Err(error) if error.is_of_keys() => Epoch::UNKNOWN,
+        Err(error) => return Err(error.into()),
+    };
     let raise = || async {
         let mut transaction = connect::begin(context.pool).await?;
-        let epoch = stock::next_epoch(&mut transaction, context.template).await?;
+        let epoch = stock::next_epoch_above(&mut transaction, context.template, known).await?;
         context.points.reach("rebuild.before_epoch").await?;
         connect::commit(transaction).await?;
         Ok(epoch)
@@ -298,6 +306,9 @@ async fn open(
     if !connect::within(set).await? {
         return Ok(Rebuilt::Overtaken);
     }
+    if ever_queued && !gate.begin(template_id, epoch).await? {
+        return Ok(Rebuilt::Overtaken);
+    }
     points.reach("rebuild.before_read").await?;
     // Read after `begin`: from then on, changes of the template's state reach the gate by their version. Read after
     // `queued_epoch` too: from then on only claims that the gate has admitted in this epoch can land.
@@ -341,12 +352,14 @@ async fn load_users(
 ) -> Result<Option<Stock>, RebuildError> {
     // Read before the pages: each later return is applied to what they show.
     let first = connect::within(stock::last_movement(connection, template.id)).await?;
-    // Without a limit there are no numbers to load; every refusal looks the key up in MySQL instead. A claim is looked
-    // up before it is accepted only if its user has a rejected key, and these users are loaded.
-    if template.per_user_limit > 0 && !load::numbers(connection, context, epoch).await? {
+    // A claim is looked up before it is queued only if its user's entry says so. Therefore each user whose keys have
+    // answers gets one, in every mode: the mode may change while the gate is open.
+    let unlimited = template.per_user_limit == 0;
+    let which = if unlimited { Answered::All } else { Answered::Rejected };
+    if !unlimited && !load::numbers(connection, context, epoch).await? {
         return Ok(None);
     }
-    if ever_queued && !load::rejected(connection, context, epoch).await? {
+    if (unlimited || ever_queued) && !load::answered(connection, context, epoch, which).await? {
         return Ok(None);
     }
     let mut counted = HashMap::new();

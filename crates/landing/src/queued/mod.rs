@@ -148,8 +148,11 @@ impl QueuedLander {
             let (merchant_id, terms) = (template.merchant_id, template.version);
             let landing = QueuedLanding { queued: queued.clone(), merchant_id, terms, landed };
             let job = QueuedJob::new(index, landing);
-            if is_plausible {
+            if is_plausible && admission.has_numbers_of(template.per_user_limit) {
                 jobs.push(job);
+            } else if is_plausible {
+                // Only the gate is wrong. Decided under the lock, it gets lower numbers if the user has some left.
+                batch.end_later(job, Ending::Reject(RejectReason::LimitReached));
             } else {
                 tracing::error!(
                     claim.id = %admission.claim.id,

@@ -2,7 +2,7 @@
 //!
 //! An outdated version does no harm: the guard refuses the landing, and the next attempt uses the new validity.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use coupon::{Admission, Template, TemplateId, TemplateState, limit};
 use mysql_store::{MySqlConnection, StoreError, template};
@@ -64,19 +64,9 @@ impl Templates {
     }
 }
 
-/// Returns whether a gate of the template may have admitted this. A claim without numbers would evade the limit, and
-/// one with more coupons than a claim may have would exceed the size of a transaction. The limit itself is not
-/// compared: it may have been raised since the template was read, and the decision reads it.
+/// Returns whether a claim may be landed with its numbers or with others. A claim without numbers would evade the limit,
+/// and one with more coupons than a claim may have would exceed the size of a transaction.
 pub(super) fn fits(admission: &Admission, template: &Template) -> bool {
-    let Admission { claim, numbers, .. } = admission;
-    let distinct: HashSet<u8> = numbers.iter().copied().collect();
-    let is_number = |number: &u8| (1..=limit::PER_USER_MAX).contains(&u32::from(*number));
-    let has_numbers = if template.per_user_limit == 0 {
-        numbers.is_empty()
-    } else {
-        numbers.len() == claim.quantity as usize
-            && distinct.len() == numbers.len()
-            && numbers.iter().all(is_number)
-    };
-    (1..=limit::QUANTITY_MAX).contains(&claim.quantity) && has_numbers
+    let most = if template.per_user_limit == 0 { 0 } else { limit::PER_USER_MAX };
+    (1..=limit::QUANTITY_MAX).contains(&admission.claim.quantity) && admission.has_numbers_of(most)
 }

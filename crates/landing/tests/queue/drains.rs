@@ -138,15 +138,67 @@ async fn a_drain_outlives_the_loss_of_its_gate() {
     let chain = Chain::queued("lost while draining", AcceptAfter::Topic).await;
     let process = chain.process("a").await;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
-    let (_, rebuilding) = chain.begin_rebuild().await;
+    let (epoch, rebuilding) = chain.begin_rebuild().await;
     chain.world.lose_gate().await;
     chain.land().await;
-    // Nothing was begun in the empty Redis, so nothing is opened there.
-    assert_eq!(rebuilding.await.unwrap().unwrap(), Rebuilt::Overtaken);
-    let epoch = chain.world.rebuild().await;
+    // It begins its epoch once more in the empty Redis.
+    assert_eq!(rebuilding.await.unwrap().unwrap(), Rebuilt::Open(epoch));
     assert_eq!(chain.facts().await.queued_epoch, epoch);
     chain.world.assert_gate_equals_mysql().await;
     assert_eq!(chain.world.rows().await.landed, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_whose_gate_is_lost_again_hears_all_the_same_that_an_operator_ends_it() {
+    let chain = Chain::queued("lost again", AcceptAfter::Gate).await;
+    let (epoch, rebuilding) = chain.begin_rebuild_by(Arc::new(Silent::default())).await;
+    chain.world.lose_gate().await;
+    let mut connection = chain.world.connection().await;
+    assert!(stock::end_drain(&mut connection, TEMPLATE, epoch).await.unwrap());
+    let rebuilt = timeout(A_LOOK, rebuilding).await.unwrap().unwrap();
+    assert_eq!(rebuilt.unwrap(), Rebuilt::Open(epoch));
+    let process = chain.process("a").await;
+    accepted(&process.claim(&claim(USER, "a", 1)).await);
+}
+
+/// What stood in the outbox is gone with it; what the topic has lands.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outbox_of_another_type_holds_up_no_drain_and_what_the_topic_has_lands() {
+    let chain = Chain::queued("outbox replaced", AcceptAfter::Topic).await;
+    let process = chain.process("a").await;
+    accepted(&process.claim(&claim(USER, "a", 1)).await);
+    // A claim in the outbox keeps the drain from noting the end.
+    chain.world.keep_outbox().await;
+    let (epoch, rebuilding) = chain.begin_rebuild().await;
+    chain.world.replace_outbox().await;
+    chain.land().await;
+    assert_eq!(rebuilding.await.unwrap().unwrap(), Rebuilt::Open(epoch));
+    assert_eq!((chain.world.rows().await.landed, chain.in_outbox().await), (1, 0));
+    chain.world.assert_gate_equals_mysql().await;
+    accepted(&process.claim(&claim(UserId(71), "a", 1)).await);
+}
+
+/// Only a damaged gate, or one whose MySQL has lost its newest transactions, knows a later epoch than MySQL.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_gate_accepted_under_an_epoch_that_mysql_does_not_know_lands() {
+    let chain = Chain::queued("later epoch", AcceptAfter::Topic).await;
+    let process = chain.process("a").await;
+    accepted(&process.claim(&claim(UserId(1), "a", 1)).await);
+    let before = chain.world.meta().await.epoch;
+    chain.world.set_meta("epoch", &(before.0 + 5).to_string()).await;
+    chain.world.set_meta("users", "0").await;
+    accepted(&process.claim(&claim(UserId(2), "a", 1)).await);
+    let (world, queue) = (&chain.world, chain.topic.clone());
+    let points = FailPoints::default();
+    let (_gates, mut keeper) =
+        Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
+    keeper.look(now()).await.unwrap();
+    assert_eq!(world.meta().await.epoch.0, before.0 + 6, "above the gate's");
+    chain.land().await;
+    until_true(async || world.meta().await.is_open()).await;
+    assert_eq!((world.rows().await.landed, world.left().await), (2, STOCK - 2));
+    world.assert_gate_equals_mysql().await;
+    accepted(&process.claim(&claim(UserId(3), "a", 1)).await);
 }
 
 /// The first call for a claim had no answer. The claim is repeated to a gate that was loaded from MySQL meanwhile.

@@ -148,7 +148,7 @@ async fn a_mixed_batch_ends_each_claim_as_the_table_says_and_lands_exactly_the_f
     let id = fenced.admission.claim.id;
     fence::place(&mut connection, TEMPLATE, UserId(3), id, now()).await.unwrap();
     let mut late = fresh(5);
-    late.admission.epoch = Epoch(9);
+    late.admission.epoch = Epoch(0);
     let taken = queued(claim(UserId(1), "b", 1), &[1]);
     let none_free = queued(claim(UserId(4), "b", 1), &[1]);
     let mut refused = fresh(6);

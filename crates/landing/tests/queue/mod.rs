@@ -1,6 +1,7 @@
 //! Queued claims: their landing alone, and the whole way from the door to the drain of a rebuild, over a real topic.
 //! There a test moves what is queued on itself, step by step, as relay and claim lander do.
 
+mod answered;
 mod closing;
 mod door;
 mod drains;

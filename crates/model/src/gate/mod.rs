@@ -169,15 +169,27 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Some(given_back > 0)
     }
 
-    /// `begin.lua`: makes the gate loading(`epoch`), unless it knows this epoch or a later one.
+    /// `begin.lua`: makes the gate loading(`epoch`), unless it knows this epoch or a later one. A gate that is loading
+    /// this epoch stays as it is.
     pub fn begin(&mut self, epoch: u8) -> bool {
+        let of_this = |meta: &Meta| meta.phase == Phase::Loading && meta.epoch == epoch;
+        if let Some(meta) = self.meta.filter(of_this) {
+            if meta.run != self.run {
+                self.restart(epoch);
+            }
+            return true;
+        }
         if self.meta.is_some_and(|meta| meta.epoch >= epoch) {
             return false;
         }
+        self.restart(epoch);
+        true
+    }
+
+    fn restart(&mut self, epoch: u8) {
         *self = Self::absent(self.run);
         let facts = OpenFacts::UNKNOWN;
         self.meta = Some(Meta { phase: Phase::Loading, epoch, run: self.run, users: 0, facts });
-        true
     }
 
     /// Returns meta if the gate is exactly loading(`epoch`) in this run.

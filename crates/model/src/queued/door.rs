@@ -4,8 +4,8 @@ use coupon::TemplateState;
 
 use super::{
     Next, Promise, Protocol, State, Step, Who, bit,
-    bounds::{AcceptAfter, IDS, Mode, SPARE},
-    gate::{Message, Request, Verdict},
+    bounds::{AcceptAfter, Mode, SPARE},
+    gate::{Message, Request, Said, Verdict},
     state::{At, Ending, Walk},
     step,
     truth::{Decision, Open, Outcome},
@@ -20,6 +20,8 @@ impl Protocol {
             At::Unsent => self.send(state, id, next),
             At::Lookup => self.look_up(state, id, next),
             At::LookFirst => self.look_first(state, id, next),
+            At::AskLooked => self.ask_in_mode(state, id, true, next),
+            At::LookAgain => self.look_again(state, id, next),
             At::Publish => {
                 let mut after = state.with_walk(id, At::Confirm);
                 if after.publish(walk.message) {
@@ -77,15 +79,19 @@ impl Protocol {
         if !is_probe && earlier.any(|earlier| state.walks[usize::from(earlier)].at == At::Unsent) {
             return;
         }
-        self.ask_gate(state, id, false, next);
+        self.ask_in_mode(state, id, false, next);
+    }
+
+    fn ask_in_mode(&self, state: &State, id: u8, looked: bool, next: &mut Next) {
+        self.ask_gate(state, id, Said { behind: false, looked }, next);
         if state.gate.meta.is_some_and(|meta| meta.mode == Mode::Spill) {
-            self.ask_gate(state, id, true, next);
+            self.ask_gate(state, id, Said { behind: true, looked }, next);
         }
     }
 
-    fn ask_gate(&self, state: &State, id: u8, behind: bool, next: &mut Next) {
+    fn ask_gate(&self, state: &State, id: u8, said: Said, next: &mut Next) {
         let mut asked = *state;
-        let verdict = self.admit(&mut asked.gate, id, behind);
+        let verdict = self.admit(&mut asked.gate, id, said);
         let run = asked.gate.run;
         let mut go_on = |at, message, wrote| {
             asked.walks[usize::from(id)] = Walk { at, message, run, wrote };
@@ -94,6 +100,10 @@ impl Protocol {
         let look = state.gate.users[user].look;
         let what = match verdict {
             // 503, as if the request had not been sent. Once nothing can land any more, MySQL alone has the answer.
+            Verdict::NotLoaded if !self.answers_without_gate(state) && said.looked => {
+                asked.end(id, At::Unsent);
+                "claim.lua: not loaded any more"
+            }
             Verdict::NotLoaded if !self.answers_without_gate(state) => return,
             Verdict::NotLoaded => {
                 go_on(At::Lookup, Message::default(), false);
@@ -103,8 +113,20 @@ impl Protocol {
                 go_on(At::Land, message, true);
                 "claim.lua: ADMITTED"
             }
+            Verdict::LookFirst => {
+                go_on(At::LookFirst, Message::default(), false);
+                "claim.lua: its key must be looked up first"
+            }
             Verdict::Queued(message) => {
                 asked.receipts[usize::from(id)] = message.epoch;
+                let key = self.attempt(id).key;
+                // Another request with the key may have ended since the look.
+                if !said.looked
+                    && self.answered_under(&state.truth, key).is_some()
+                    && message.epoch != state.lied
+                {
+                    asked.broken = Some(Promise::NothingTakenForAnAnsweredKey);
+                }
                 if state.gate.meta.is_some_and(|meta| meta.movement < state.truth.movement) {
                     asked.excused |= bit(id);
                 }
@@ -153,7 +175,7 @@ impl Protocol {
     fn queued(&self, state: &mut State, id: u8, walk: Walk) {
         let user = usize::from(self.attempt(id).user);
         let at = if state.gate.users[user].look && !self.bounds.has(Bug::QueuedWithoutLook) {
-            At::LookFirst
+            At::LookAgain
         } else {
             match self.bounds.accept_after {
                 AcceptAfter::Gate => return self.accept(state, id, walk.message.id),
@@ -164,8 +186,21 @@ impl Protocol {
         state.walks[usize::from(id)] = Walk { at, ..walk };
     }
 
-    /// The answer to a key that was rejected, or that landed before the gate was rebuilt, is in MySQL.
+    /// The answer to a key that was rejected, or that landed before the gate was rebuilt, is in MySQL. Nothing is taken
+    /// for such a key.
     fn look_first(&self, state: &State, id: u8, next: &mut Next) {
+        let mut looked = *state;
+        let what = if self.answered_under(&state.truth, self.attempt(id).key).is_some() {
+            looked.end(id, At::Answered);
+            "the key has an answer: that one"
+        } else {
+            looked.walks[usize::from(id)].at = At::AskLooked;
+            "the key has no answer"
+        };
+        next.push((claim(id, what), looked));
+    }
+
+    fn look_again(&self, state: &State, id: u8, next: &mut Next) {
         let walk = state.walks[usize::from(id)];
         let mut looked = *state;
         if self.answered_under(&state.truth, self.attempt(id).key).is_some() {
@@ -178,7 +213,7 @@ impl Protocol {
             AcceptAfter::Replica => looked.walks[usize::from(id)].at = At::Wait,
             AcceptAfter::Topic => looked.walks[usize::from(id)].at = At::Publish,
         }
-        next.push((claim(id, "the key has no answer"), looked));
+        next.push((claim(id, "the key has no answer still"), looked));
     }
 
     /// WAIT on the connection of `claim.lua`. Either a replica has everything that this connection wrote, or too few
@@ -270,7 +305,7 @@ impl Protocol {
         }
         let can_land =
             state.truth.state != TemplateState::Ended || state.truth.open > Open::Nothing;
-        let mut of_key = (0..IDS as u8).filter(|other| self.attempt(*other).key == key);
+        let mut of_key = (0..id).filter(|other| self.attempt(*other).key == key);
         let mut under_way = |other: u8| {
             state.receipts[usize::from(other)] > 0
                 && state.told[usize::from(other)] == Outcome::Processing

@@ -3,10 +3,13 @@
 
 use super::{
     Next, Protocol, State, Who,
-    bounds::{AcceptAfter, Change, USERS_MAX},
-    gate::{Gate, Meta, User},
+    bounds::{AcceptAfter, Change, IDS, USERS_MAX},
+    gate::{Gate, Meta, Request, User},
     step,
 };
+
+/// How much later a wrong epoch is: more than there are rebuilds.
+const LATER: u8 = 100;
 
 impl Protocol {
     /// The operator commits a change. It reaches the gate at any time after that.
@@ -91,6 +94,13 @@ impl Protocol {
             let mut more = lie;
             more.gate.meta = Some(Meta { stock: meta.stock + 1, ..meta });
             next.push((step(Who::Redis, "the gate believes in one coupon more"), more));
+            let mut later = lie;
+            later.lied = meta.epoch + LATER;
+            later.gate.meta = Some(Meta { epoch: later.lied, ..meta });
+            // What it knows of users belongs to its epoch.
+            later.gate.users = [User::default(); USERS_MAX];
+            later.gate.requests = [Request::Absent; IDS];
+            next.push((step(Who::Redis, "the gate believes in a later epoch"), later));
             lie.gate.users = [User::default(); USERS_MAX];
             next.push((step(Who::Redis, "the gate forgets the users' numbers"), lie));
         }

@@ -95,6 +95,17 @@ pub(super) enum Verdict {
     Refused,
     Admitted(Message),
     Queued(Message),
+    /// It would be queued, but its key must be looked up in MySQL first; nothing was done.
+    LookFirst,
+}
+
+/// What the api says with a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its lander is behind.
+    pub(super) behind: bool,
+    /// MySQL has no answer under the key.
+    pub(super) looked: bool,
 }
 
 /// What a rebuild loads.
@@ -192,9 +203,15 @@ impl Gate {
         self.meta = Some(Meta { stock: meta.stock + 1, ..meta });
     }
 
-    /// `begin.lua`, which keeps the outbox.
+    /// `begin.lua`, which keeps the outbox. A gate that is loading this epoch in this run stays as it is.
     pub(super) fn begin(&mut self, epoch: u8) -> bool {
-        if self.meta.is_some_and(|meta| meta.epoch >= epoch) {
+        let is_loading = |meta: &Meta| meta.phase == Phase::Loading && meta.epoch == epoch;
+        if self.live().as_ref().is_some_and(is_loading) {
+            return true;
+        }
+        // What another run has begun to load is gone with it.
+        let knows = |meta: &Meta| meta.epoch >= epoch && !is_loading(meta);
+        if self.meta.as_ref().is_some_and(knows) {
             return false;
         }
         let Self { run, outbox, last, group, .. } = *self;
@@ -241,8 +258,8 @@ impl Gate {
 }
 
 impl Protocol {
-    /// `claim.lua` with the gate's epoch; `behind`: whether the api says that its lander is behind.
-    pub(super) fn admit(&self, gate: &mut Gate, id: u8, behind: bool) -> Verdict {
+    /// `claim.lua` with the gate's epoch.
+    pub(super) fn admit(&self, gate: &mut Gate, id: u8, said: Said) -> Verdict {
         let Some(meta) = gate.answering() else { return Verdict::NotLoaded };
         let (user, key) = (self.attempt(id).user, self.attempt(id).key);
         let mut of_key = (0..IDS as u8).filter(|other| self.attempt(*other).key == key);
@@ -257,14 +274,18 @@ impl Protocol {
         if meta.stock < 1 {
             return Verdict::Refused;
         }
-        gate.meta = Some(Meta { stock: meta.stock - 1, ..meta });
-        gate.users[usize::from(user)].taken = taken.with(one(number));
-        let message = Message { id, epoch: meta.epoch, number };
         let queued = match meta.mode {
             Mode::Direct => false,
             Mode::Queued => true,
-            Mode::Spill => behind,
+            Mode::Spill => said.behind,
         };
+        let unlooked = gate.users[usize::from(user)].look && !said.looked;
+        if queued && unlooked && !self.bounds.has(Bug::QueuedBeforeLook) {
+            return Verdict::LookFirst;
+        }
+        gate.meta = Some(Meta { stock: meta.stock - 1, ..meta });
+        gate.users[usize::from(user)].taken = taken.with(one(number));
+        let message = Message { id, epoch: meta.epoch, number };
         if !queued {
             gate.requests[usize::from(id)] = Request::Pending(number);
             return Verdict::Admitted(message);

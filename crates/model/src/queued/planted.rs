@@ -17,6 +17,15 @@ const AT_REPLICA: Bounds = Bounds { accept_after: AcceptAfter::Replica, ..Bounds
 const CUT: Bounds =
     Bounds { attempts: &[ONE, ONE], changes: &[Change::Move(-1), Change::Move(1)], ..Bounds::CALM };
 
+/// A user whose entry says to look sends a key twice, and one of the two is rejected because of a cut.
+const LOOKED: Bounds = Bounds {
+    attempts: &[attempt(0, 2), ONE, ONE],
+    limit: 2,
+    total: 2,
+    left: Left { reads: 1, ..REBUILT },
+    ..CUT
+};
+
 /// A mistake, the promise that it breaks, and the bounds; these do not contain the mistake yet.
 pub type Planted = (Bug, Promise, Bounds);
 
@@ -77,8 +86,28 @@ pub const PLANTED: &[Planted] = &[
         Promise::AcceptedLands,
         Bounds { attempts: &[ONE, ONE], left: Left { rewinds: 1, ..NONE }, ..AT_REPLICA },
     ),
-    (Bug::QueuedWithoutLook, Promise::AcceptedLands, CUT),
-    (Bug::RejectedKeysNotLoaded, Promise::AcceptedLands, Bounds { left: REBUILT, ..CUT }),
+    (Bug::QueuedWithoutLook, Promise::AcceptedLands, LOOKED),
+    (Bug::QueuedBeforeLook, Promise::NothingTakenForAnAnsweredKey, CUT),
+    (
+        Bug::RejectedKeysNotLoaded,
+        Promise::NothingTakenForAnAnsweredKey,
+        Bounds { left: REBUILT, ..CUT },
+    ),
+    (
+        Bug::LandedKeysNotLoaded,
+        Promise::NothingTakenForAnAnsweredKey,
+        Bounds { attempts: &[ONE, ONE], limit: 2, total: 2, left: REBUILT, ..Bounds::CALM },
+    ),
+    (
+        Bug::BegunAgainAfterRead,
+        Promise::AcceptedLands,
+        Bounds { rebuilders: 2, left: Left { rebuilds: 2, losses: 1, ..NONE }, ..Bounds::CALM },
+    ),
+    (
+        Bug::EpochNotAboveTheGates,
+        Promise::ComesToRest,
+        Bounds { left: Left { lies: 1, ..NONE }, ..Bounds::CALM },
+    ),
     (Bug::OutboxNotEmptied, Promise::AcceptedLands, Bounds { left: REBUILT, ..AT_GATE }),
     (Bug::EndNotedBeforeBegin, Promise::AcceptedLands, Bounds { left: REBUILT, ..Bounds::CALM }),
     (
@@ -87,22 +116,7 @@ pub const PLANTED: &[Planted] = &[
         Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::CALM },
     ),
     (
-        Bug::QueuedEpochWithoutCompare,
-        Promise::AcceptedLands,
-        Bounds { rebuilders: 2, left: Left { rebuilds: 2, ..NONE }, ..Bounds::CALM },
-    ),
-    (
         Bug::NeverQueuedAskedAtRaise,
-        Promise::AcceptedLands,
-        Bounds {
-            mode: Mode::Direct,
-            changes: &[Change::Mode(Mode::Queued)],
-            left: REBUILT,
-            ..Bounds::CALM
-        },
-    ),
-    (
-        Bug::SkipLeavesQueuedEpoch,
         Promise::AcceptedLands,
         Bounds {
             mode: Mode::Direct,
@@ -143,7 +157,7 @@ pub const PLANTED: &[Planted] = &[
             ..Bounds::CALM
         },
     ),
-    (Bug::ElsewhereWithoutFence, Promise::EveryReceiptEnds, Bounds { left: RELAYED, ..CUT }),
+    (Bug::ElsewhereWithoutFence, Promise::EveryReceiptEnds, LOOKED),
     (
         Bug::ForeignFenceBinds,
         Promise::EveryReceiptEnds,

@@ -20,6 +20,8 @@ pub enum Promise {
     NothingLandedWhenRefused,
     /// I5, for direct and queued claims.
     NothingUnderWayWhenRefused,
+    /// A key that has its answer takes no coupon that other users are then refused.
+    NothingTakenForAnAnsweredKey,
     /// I14: a definite outcome that a client was told never changes.
     OneOutcome,
     /// I14: a claim answered 202 lands, unless a fault happened that its `accept_after` does not cover, the operator
@@ -56,6 +58,7 @@ impl fmt::Display for Promise {
             Self::NothingUnderWayWhenRefused => {
                 "refused for good, though an earlier request of the key may land"
             }
+            Self::NothingTakenForAnAnsweredKey => "a coupon is taken for a key that has its answer",
             Self::OneOutcome => "a client is told two definite outcomes of one claim",
             Self::AcceptedLands => "a 202 that should hold ends rejected or lost",
             Self::RejectedForATrueReason => "rejected for what MySQL does not say",

@@ -40,9 +40,12 @@ impl Protocol {
         }
     }
 
-    /// `update template_stock set epoch = epoch + 1`
+    /// `update template_stock set epoch = greatest(epoch, ?) + 1`, with the gate's epoch. The gate may know a later one
+    /// than MySQL, if its contents are wrong or MySQL has lost its newest transactions.
     pub(super) fn raise(&self, state: &mut State, which: usize) {
-        state.truth.epoch += 1;
+        let known = state.gate.meta.map_or(0, |meta| meta.epoch);
+        let known = if self.bounds.has(Bug::EpochNotAboveTheGates) { 0 } else { known };
+        state.truth.epoch = state.truth.epoch.max(known) + 1;
         let ended = state.truth.state == TemplateState::Ended;
         let next = match self.bounds.bug {
             Some(Bug::ClosedWithoutBegin) if ended => RebuildStep::Empty,
@@ -72,9 +75,6 @@ impl Protocol {
                 let drained = self.bounds.has(Bug::OutboxNotEmptied)
                     || state.gate.outbox.as_slice().is_empty();
                 match (queued, drained) {
-                    (false, _) if self.bounds.has(Bug::SkipLeavesQueuedEpoch) => {
-                        (RebuildStep::Read, "the template was never queued")
-                    }
                     (false, _) => (RebuildStep::SetQueued, "the template was never queued"),
                     (true, true) if early => (RebuildStep::Drain, "the outbox is empty"),
                     (true, true) => (RebuildStep::NoteEnd, "the outbox is empty"),
@@ -94,6 +94,11 @@ impl Protocol {
                 (RebuildStep::SetQueued, "the committed offset has reached the end")
             }
             RebuildStep::SetQueued => self.set_queued(state, which),
+            RebuildStep::BeginAgain => {
+                let late = self.bounds.has(Bug::BegunAgainAfterRead);
+                let next = if late { RebuildStep::Open } else { RebuildStep::Read };
+                (done(state.gate.begin(epoch), next), "begin.lua once more")
+            }
             RebuildStep::Read => self.read_facts(state, which),
             RebuildStep::Open => {
                 let facts = state.rebuilders[which].facts?;
@@ -121,11 +126,13 @@ impl Protocol {
                 (RebuildStep::Raise, "is overtaken")
             };
         }
-        let compare = !self.bounds.has(Bug::QueuedEpochWithoutCompare);
         let read_already = self.bounds.has(Bug::ReadBeforeQueuedEpoch);
-        match state.truth.set_queued_epoch(epoch, compare) {
+        match state.truth.set_queued_epoch(epoch) {
             true if read_already && state.rebuilders[which].facts.is_some() => {
                 (RebuildStep::Open, "queued_epoch = epoch")
+            }
+            true if state.truth.ever_queued && !self.bounds.has(Bug::BegunAgainAfterRead) => {
+                (RebuildStep::BeginAgain, "queued_epoch = epoch")
             }
             true => (RebuildStep::Read, "queued_epoch = epoch"),
             false => (RebuildStep::Raise, "is overtaken"),
@@ -144,8 +151,9 @@ impl Protocol {
             let rejected = (0..IDS as u8).any(|id| {
                 self.attempt(id).user == user && matches!(truth.row(id), Row::Rejected(_))
             });
-            entry.look =
-                entry.taken.count() > 0 || rejected && !self.bounds.has(Bug::RejectedKeysNotLoaded);
+            let landed = entry.taken.count() > 0;
+            entry.look = landed && !self.bounds.has(Bug::LandedKeysNotLoaded)
+                || rejected && !self.bounds.has(Bug::RejectedKeysNotLoaded);
         }
         state.rebuilders[which].facts = Some(Facts {
             version: truth.version,
@@ -156,7 +164,13 @@ impl Protocol {
             users,
         });
         let set_next = self.bounds.has(Bug::ReadBeforeQueuedEpoch);
-        let next = if set_next { RebuildStep::SetQueued } else { RebuildStep::Open };
+        let next = if set_next {
+            RebuildStep::SetQueued
+        } else if self.bounds.has(Bug::BegunAgainAfterRead) {
+            RebuildStep::BeginAgain
+        } else {
+            RebuildStep::Open
+        };
         (next, "reads MySQL")
     }
 

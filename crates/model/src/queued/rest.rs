@@ -111,7 +111,7 @@ impl Protocol {
             && !self.bounds.has(Bug::ResolverIgnoresQueued);
         let wrong = [state.wrong, state.lied].contains(&meta.epoch);
         let ended = state.truth.state == TemplateState::Ended;
-        orphan || wrong || ended || meta.epoch < state.truth.epoch
+        orphan || wrong || ended || meta.epoch != state.truth.epoch
     }
 
     fn differs_at_rest(&self, state: &State) -> bool {

@@ -73,8 +73,13 @@ pub enum At {
     Unsent,
     /// The gate's answer is not final: looks the key up in MySQL.
     Lookup,
-    /// Queued, and the user's entry says to look: looks the key up in MySQL before 202.
+    /// The user's entry says to look: looks the key up in MySQL before the claim is queued.
     LookFirst,
+    /// The key has no answer in MySQL: asks the gate once more.
+    AskLooked,
+    /// Queued, and the user's entry says to look: looks the key up once more before 202, since another request with it
+    /// may have ended meanwhile.
+    LookAgain,
     /// Publishes the entry itself.
     Publish,
     /// `published.lua`
@@ -161,6 +166,8 @@ pub enum RebuildStep {
     Drain,
     /// `set queued_epoch = E where epoch = E`; after the end: close.
     SetQueued,
+    /// `begin.lua` once more, if the queue was drained: the gate may have been lost meanwhile.
+    BeginAgain,
     /// Read MySQL, and give up if the epoch differs.
     Read,
     /// `load.lua` and `open.lua`

@@ -176,8 +176,8 @@ impl Truth {
     }
 
     /// `set queued_epoch = ? where epoch = ?`
-    pub(super) fn set_queued_epoch(&mut self, epoch: u8, compare: bool) -> bool {
-        if compare && self.epoch != epoch {
+    pub(super) fn set_queued_epoch(&mut self, epoch: u8) -> bool {
+        if self.epoch != epoch {
             return false;
         }
         self.queued_epoch = epoch;
@@ -264,7 +264,7 @@ impl Protocol {
 
     fn is_of_epoch(&self, truth: &Truth, epoch: u8, queued: bool) -> bool {
         if queued && !self.bounds.has(Bug::QueuedGuardHasDirectEpoch) {
-            truth.queued_epoch == epoch
+            truth.queued_epoch <= epoch
         } else {
             truth.epoch == epoch
         }

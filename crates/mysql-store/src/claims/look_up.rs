@@ -206,8 +206,8 @@ pub async fn by_key(
     })
 }
 
-/// Rows in one page of rejected users: some hundred kilobytes.
-const REJECTED_ROWS_MAX: u32 = 10_000;
+/// Rows in one page of users: some hundred kilobytes.
+const USERS_MAX: u32 = 10_000;
 
 /// Returns some users with a rejected claim of the template after `after`, ordered; empty at the end. After a
 /// rebuild their claims are looked up in MySQL first, since their keys have answers that the gate does not know.
@@ -225,9 +225,34 @@ pub async fn rejected_users_after(
     )
     .bind(template.0)
     .bind(after.0)
-    .bind(REJECTED_ROWS_MAX)
+    .bind(USERS_MAX)
     .fetch_all(connection)
     .await
     .map_err(StoreError::query("read the rejected users"))?;
+    Ok(users.into_iter().map(UserId).collect())
+}
+
+/// Returns some users with a landed or rejected claim of the template after `after`, ordered; empty at the end. Without
+/// a limit they hold no numbers that a rebuild could load, but their keys have answers too.
+///
+/// # Errors
+/// The statement fails.
+pub async fn answered_users_after(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    after: UserId,
+) -> Result<Vec<UserId>, StoreError> {
+    let users: Vec<i64> = sqlx::query_scalar(
+        "select distinct user_id from claim force index (primary) \
+         where template_id = ? and user_id > ? and state in (?, ?) order by user_id limit ?",
+    )
+    .bind(template.0)
+    .bind(after.0)
+    .bind(ClaimState::Landed.code())
+    .bind(ClaimState::Rejected.code())
+    .bind(USERS_MAX)
+    .fetch_all(connection)
+    .await
+    .map_err(StoreError::query("read the users with answers"))?;
     Ok(users.into_iter().map(UserId).collect())
 }

@@ -161,12 +161,32 @@ pub async fn next_epoch(
     connection: &mut MySqlConnection,
     template: TemplateId,
 ) -> Result<Option<Epoch>, StoreError> {
+    next_epoch_above(connection, template, Epoch::UNKNOWN).await
+}
+
+/// Like [`next_epoch`], but the new epoch is also above `known`, an epoch that the gate has. A gate may know a later one
+/// than MySQL if MySQL has lost its newest transactions, as after a failover, or if the gate is damaged. An epoch that
+/// cannot be one ([`Epoch::may_follow`]) is ignored.
+///
+/// # Errors
+/// As of [`next_epoch`].
+pub async fn next_epoch_above(
+    connection: &mut MySqlConnection,
+    template: TemplateId,
+    known: Epoch,
+) -> Result<Option<Epoch>, StoreError> {
     let mut transaction = connect::begin_on(connection).await?;
-    sqlx::query("update template_stock set epoch = epoch + 1 where template_id = ?")
-        .bind(template.0)
-        .execute(&mut *transaction)
-        .await
-        .map_err(StoreError::query("raise the epoch"))?;
+    sqlx::query(
+        "update template_stock set epoch = if(? between epoch and epoch + ?, ?, epoch) + 1 \
+         where template_id = ?",
+    )
+    .bind(known.0)
+    .bind(Epoch::LEAP_MAX)
+    .bind(known.0)
+    .bind(template.0)
+    .execute(&mut *transaction)
+    .await
+    .map_err(StoreError::query("raise the epoch"))?;
     let epoch = sqlx::query_scalar("select epoch from template_stock where template_id = ?")
         .bind(template.0)
         .fetch_optional(&mut *transaction)

@@ -38,7 +38,10 @@ async fn an_operator_ends_a_drain_and_who_waited_is_told_and_claims_again_with_t
     let drains = |stock: &Value| stock["queued_epoch"].as_i64() < stock["epoch"].as_i64();
     let waiting = until(stock, drains).await;
     assert_eq!(waiting["gate_stock"], Value::Null, "no claim is admitted meanwhile");
-    // A gate that was lost is being loaded a moment after its epoch has risen.
+    // It is lost once more while it waits, and nothing is left that could be loaded.
+    let look = async || world.sources.gate.meta(template).await.ok().flatten();
+    until(look, Option::is_some).await;
+    flush(&servers).await;
     let run = async || cli.run(&end_drain).await;
     let ended = until(run, |ran| ran.code == 0).await;
     assert!(ended.out.contains("epoch"), "{ended:?}");

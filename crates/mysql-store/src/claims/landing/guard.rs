@@ -12,7 +12,8 @@ use crate::{StoreError, rows};
 pub(crate) enum Guard {
     /// Direct claims of the template's epoch, while everything lands.
     Direct,
-    /// Queued claims of the queued epoch, while accepted claims land.
+    /// Queued claims of the queued epoch, while accepted claims land. A later epoch is one that only the gate knew, and
+    /// its claims were accepted all the same.
     Queued,
 }
 
@@ -35,7 +36,7 @@ impl Demand {
 }
 
 /// Returns one demand per template and epoch, ordered by template. A batch with two epochs of a template has two
-/// demands for it, of which at most one matches.
+/// demands for it. They match one row, which changes once, so fewer rows match than there are demands.
 pub(crate) fn sums(all: impl Iterator<Item = Demand>) -> Vec<Demand> {
     let mut sums: BTreeMap<(TemplateId, i64), Demand> = BTreeMap::new();
     for one in all {
@@ -87,7 +88,7 @@ impl Guard {
             }
             Self::Queued => {
                 "update template_stock set stock = stock - ? where template_id = ? \
-                 and queued_epoch = ? and open >= 1 and terms <= ? and stock >= ?"
+                 and queued_epoch <= ? and open >= 1 and terms <= ? and stock >= ?"
             }
         }
     }
@@ -98,7 +99,7 @@ impl Guard {
     pub(crate) fn join(self, count: usize) -> String {
         let allowed = match self {
             Self::Direct => "stock.epoch = demand.epoch and stock.open = 1",
-            Self::Queued => "stock.queued_epoch = demand.epoch and stock.open >= 1",
+            Self::Queued => "stock.queued_epoch <= demand.epoch and stock.open >= 1",
         };
         let tail = format!(
             ") demand straight_join template_stock stock force index (primary) \

@@ -112,7 +112,8 @@ async fn try_fence(
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let claim = landing.claim();
-    if hold_stock(transaction, claim.template_id).await? != Some(landing.epoch()) {
+    let queued_epoch = hold_stock(transaction, claim.template_id).await?;
+    if queued_epoch.is_none_or(|queued_epoch| landing.epoch() < queued_epoch) {
         return Ok(false);
     }
     let (template, user) = (claim.template_id, claim.user_id);
