@@ -25,7 +25,7 @@ pub type Target = fn(&[u8]);
 const PASSWORD: &str = "correct-horse-battery-staple";
 
 /// The targets. Each has a file in `fuzz_targets/` and a folder in `seeds/`.
-pub const TARGETS: [(&str, Target); 43] = [
+pub const TARGETS: [(&str, Target); 44] = [
     ("api_answer", client::api_answer),
     ("binlog", tailer::binlog),
     ("binlog_address", tailer::binlog_address),
