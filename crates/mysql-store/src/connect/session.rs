@@ -33,7 +33,7 @@ const fn on_mysql(name: &'static str, value: &'static str) -> Variable {
 }
 
 /// The variables that each connection sets. None needs a privilege.
-pub const VARIABLES: [Variable; 16] = [
+pub const VARIABLES: [Variable; 18] = [
     on_all("autocommit", "ON"),
     // A transaction's end would otherwise begin the next one, or close the connection.
     on_all("completion_type", "NO_CHAIN"),
@@ -56,6 +56,10 @@ pub const VARIABLES: [Variable; 16] = [
     on_mariadb("idle_transaction_timeout", "0"),
     on_mariadb("idle_readonly_transaction_timeout", "0"),
     on_mariadb("idle_write_transaction_timeout", "0"),
+    // It answers although somebody has locked the table.
+    on_mariadb("query_cache_type", "OFF"),
+    // With it, `create table if not exists` refuses a table that exists.
+    on_mariadb("sql_if_exists", "OFF"),
 ];
 
 /// `sql_mode`, in the order in which servers show it: a value that does not fit is an error. Set before the others, so that

@@ -93,6 +93,7 @@ async fn assert_starts_only_with_whole_rows_in_the_binlog(
     assert!(refused.contains("binlog_row_image is MINIMAL"), "{refused}");
     execute(administrator, "set global binlog_row_image = 'FULL'").await;
     migrate::checked_pool(url, 1).await.unwrap();
+    migrate::run(url).await.unwrap();
 }
 
 testkit::on_each_flavor! {
