@@ -1,8 +1,10 @@
-//! HTTP: hostile and broken input, headers, tokens, the described API.
+//! HTTP: hostile and broken input, equal requests, headers, tokens, the described API.
 
 pub(crate) mod bad_input;
 pub(crate) mod broken_requests;
 pub(crate) mod connections;
+pub(crate) mod damaged_rows;
+pub(crate) mod equal_requests;
 pub(crate) mod error_codes;
 pub(crate) mod foreign;
 pub(crate) mod headers;

@@ -10,8 +10,6 @@ pub(crate) mod cli_queued;
 pub(crate) mod cli_record;
 pub(crate) mod cli_repair;
 pub(crate) mod cli_templates;
-pub(crate) mod damaged_rows;
-pub(crate) mod equal_requests;
 pub(crate) mod idempotency;
 pub(crate) mod limits;
 pub(crate) mod merchants;
