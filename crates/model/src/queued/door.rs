@@ -4,7 +4,7 @@ use coupon::TemplateState;
 
 use super::{
     Next, Promise, Protocol, State, Step, Who, bit,
-    bounds::{AcceptAfter, Mode, SPARE},
+    bounds::{AcceptAfter, IDS, Mode, SPARE},
     gate::{Message, Request, Said, Verdict},
     state::{At, Ending, Walk},
     step,
@@ -89,6 +89,22 @@ impl Protocol {
         }
     }
 
+    /// Notes what a queued admission means for the promises about its key.
+    fn note_queued(&self, asked: &mut State, state: &State, id: u8, said: Said, message: Message) {
+        let key = self.attempt(id).key;
+        let overtook = |later: u8| {
+            self.attempt(later).key == key && state.walks[usize::from(later)].at != At::Unsent
+        };
+        if said.looked && (id + 1..IDS as u8).any(overtook) {
+            asked.overtaken |= bit(id);
+        }
+        // Another request with the key may have ended since the look.
+        let is_answered = self.answered_under(&state.truth, key).is_some();
+        if !said.looked && is_answered && message.epoch != state.lied {
+            asked.broken = Some(Promise::NothingTakenForAnAnsweredKey);
+        }
+    }
+
     fn ask_gate(&self, state: &State, id: u8, said: Said, next: &mut Next) {
         let mut asked = *state;
         let verdict = self.admit(&mut asked.gate, id, said);
@@ -119,14 +135,7 @@ impl Protocol {
             }
             Verdict::Queued(message) => {
                 asked.receipts[usize::from(id)] = message.epoch;
-                let key = self.attempt(id).key;
-                // Another request with the key may have ended since the look.
-                if !said.looked
-                    && self.answered_under(&state.truth, key).is_some()
-                    && message.epoch != state.lied
-                {
-                    asked.broken = Some(Promise::NothingTakenForAnAnsweredKey);
-                }
+                self.note_queued(&mut asked, state, id, said, message);
                 if state.gate.meta.is_some_and(|meta| meta.movement < state.truth.movement) {
                     asked.excused |= bit(id);
                 }
@@ -297,7 +306,7 @@ impl Protocol {
         next.push((claim(id, "looks its key up: the stored answer, or 409"), looked));
     }
 
-    /// Answers with a definite 4xx. No earlier request with the key may land after it.
+    /// Answers with a definite 4xx. No request with the key that took its coupon before may land after it.
     fn refuse(&self, state: &mut State, id: u8) {
         let key = self.attempt(id).key;
         if self.answered_under(&state.truth, key).is_some_and(|id| state.truth.has_landed(id)) {
@@ -308,6 +317,7 @@ impl Protocol {
         let mut of_key = (0..id).filter(|other| self.attempt(*other).key == key);
         let mut under_way = |other: u8| {
             state.receipts[usize::from(other)] > 0
+                && state.overtaken & bit(other) == 0
                 && state.told[usize::from(other)] == Outcome::Processing
         };
         if can_land && of_key.any(&mut under_way) {

@@ -110,6 +110,7 @@ impl Model for Protocol {
             accepted: 0,
             kept: 0,
             excused: 0,
+            overtaken: 0,
             told: [truth::Outcome::Processing; IDS],
             changed: 0,
             wrong: 0,

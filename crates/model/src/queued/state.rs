@@ -39,6 +39,9 @@ pub struct State {
     /// The claims whose 202 does not hold: the broker refused the entry for good, or the gate had not heard of a
     /// movement when it admitted them.
     pub excused: u8,
+    /// The claims that took a coupon when a later one with their key had been answered by the gate: their keys were looked
+    /// up first.
+    pub overtaken: u8,
     /// What a client with a receipt is told.
     pub told: [Outcome; IDS],
     /// Number of the operator's changes that were committed or refused.

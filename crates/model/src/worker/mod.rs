@@ -121,7 +121,7 @@ impl Worker {
         }
         let mut after = *state;
         after.now += 1;
-        after.saved = state.saved.and_then(|saved| saved.older());
+        after.saved = state.saved.and_then(Saved::older);
         for process in &mut after.processes {
             process.clock = process.clock.saturating_add(1);
         }
