@@ -93,6 +93,9 @@ pub(super) fn after_pair((first, second): (i64, i64)) -> Option<(i64, i64)> {
     }
 }
 
+/// All that the driver keeps of the error of a code that it converts.
+const UNPRINTABLE: &str = "unprintable error";
+
 /// Why a row cannot be read: the column, and what is wrong with it.
 fn why(error: sqlx::Error) -> String {
     match error {
@@ -100,7 +103,11 @@ fn why(error: sqlx::Error) -> String {
             format!("{} is null or a zero time", index.trim_matches('"'))
         }
         sqlx::Error::ColumnDecode { index, source } => {
-            format!("{}: {source}", index.trim_matches('"'))
+            let column = index.trim_matches('"');
+            match source.to_string() {
+                said if said.starts_with(UNPRINTABLE) => format!("{column} has an unknown value"),
+                said => format!("{column}: {said}"),
+            }
         }
         error => error.to_string(),
     }

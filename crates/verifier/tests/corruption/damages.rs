@@ -20,7 +20,7 @@ const COUPONS: [Damage; 6] = [
     (
         "update user_coupon set status = 9 where id = 3011",
         "I9",
-        "coupon 3011 cannot be read: status: unknown coupon status code 9",
+        "coupon 3011 cannot be read: status has an unknown value",
     ),
     (
         "update user_coupon set changed_at = '0000-00-00 00:00:00' where id = 3012",
@@ -144,7 +144,7 @@ const TEMPLATES: [Damage; 17] = [
     (
         "update stock_movement set kind = 9 where template_id = 19",
         "I15",
-        "template 19: movement 1 cannot be read: kind: unknown movement kind code 9",
+        "template 19: movement 1 cannot be read: kind has an unknown value",
     ),
     (
         "update stock_movement set created_at = '0000-00-00 00:00:00' where template_id = 20",
@@ -269,13 +269,13 @@ const GATES: [Damage; 13] = [
     ("SET {p}gate:1:{7:0}:inflight:1 x", "I7", "gate:1:{7:0}:inflight:1 is a string, not a zset"),
     ("SET {p}gate:1:{7:0}:refusing x", "I7", "gate:1:{7:0}:refusing lives for -1 ms"),
     ("PEXPIRE {p}gate:1:{7:0}:users:1 9000000", "I7", "gate:1:{7:0}:users:1 has an expiry"),
-    ("HSET {p}gate:1:{7:0}:meta mode \"\\xff\"", "I7", "template 7: the gate's mode is "),
+    ("HSET {p}gate:1:{8:0}:meta mode \"\\xff\"", "I7", "template 8: the gate's mode is "),
     ("HSET {p}gate:1:{7:0}:meta movement 9", "I7", "template 7: movement is 9 in the gate, 1 in"),
     ("HSET {p}gate:1:{7:0}:meta lapses_allowed 3", "I7", "template 7: lapses_allowed is 3 in"),
     (
-        "HSET {p}gate:1:{7:0}:meta stock -9223372036854775808",
+        "HSET {p}gate:1:{8:0}:meta stock -9223372036854775808",
         "I6",
-        "template 7: -9223372036854775808",
+        "template 8: the gate's stock is ",
     ),
     ("HSET {p}gate:1:{7:0}:users:1 03 x", "I7", "the entry of user \"03\" cannot be read"),
     // Behind all of these, an ordinary one.
