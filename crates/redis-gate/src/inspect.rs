@@ -7,7 +7,7 @@ use std::{
 
 use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId, limit};
 
-use crate::{Entry, Gate, GateError, Run, keys::Keys};
+use crate::{Entry, Gate, GateError, Run, keys::Keys, verdict::read_number};
 
 /// Keys or members per SCAN step: a fraction of a millisecond, so that claims hardly wait.
 pub(crate) const SCAN_KEYS: usize = 1000;
@@ -327,14 +327,6 @@ impl Gate {
     }
 }
 
-/// Reads a number as the scripts write it, whole and in plain decimal; `None` for any other text, and for one that no
-/// gate has. So nothing computes with damage.
-fn read_number(text: &[u8], range: &RangeInclusive<i64>) -> Option<i64> {
-    let number: i64 = str::from_utf8(text).ok()?.parse().ok()?;
-    let is_plain = number.to_string().as_bytes() == text;
-    (is_plain && range.contains(&number)).then_some(number)
-}
-
 pub(crate) fn read_meta(fields: &RawFields, run: &Run) -> Meta {
     let bytes = |name: &str| fields.get(name.as_bytes()).map_or(&[][..], Vec::as_slice);
     let text = |name: &str| String::from_utf8_lossy(bytes(name)).into_owned();
@@ -377,15 +369,15 @@ pub(crate) fn read_meta(fields: &RawFields, run: &Run) -> Meta {
 /// Names the fields that hold what no script writes, and those that are missing.
 fn odd_fields(fields: &RawFields) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let range =
-        |name: &str| NUMBERS.iter().find(|(known, _)| *known == name).map(|(_, range)| range);
-    let is_right = |name: &str, value: &[u8]| match (name, range(name)) {
-        (_, Some(range)) => read_number(value, range).is_some(),
-        ("lapses_allowed", None) => read_number(value, &(0..=EXACT)).is_some(),
-        ("phase", None) => matches!(value, b"loading" | b"open"),
-        ("state", None) => TemplateState::from_word(&text(value)).is_some(),
-        ("mode", None) => ClaimMode::from_word(&text(value)).is_some(),
-        _ => true,
+    let is_right = |name: &str, value: &[u8]| match name {
+        "phase" => matches!(value, b"loading" | b"open"),
+        "state" => TemplateState::from_word(&text(value)).is_some(),
+        "mode" => ClaimMode::from_word(&text(value)).is_some(),
+        "lapses_allowed" => read_number(value, &(0..=EXACT)).is_some(),
+        name => NUMBERS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .is_none_or(|(_, range)| read_number(value, range).is_some()),
     };
     let is_open = fields.get(&b"phase"[..]).is_some_and(|phase| phase == b"open");
     let of_open = NUMBERS.iter().map(|(name, _)| *name).chain(["state"]).filter(|_| is_open);

@@ -33,6 +33,6 @@ pub use inspect::{Held, Meta, Phase, ReadEntry};
 pub use operator::{Moved, Unloaded};
 pub use outbox::{OutboxFrom, OutboxRead};
 pub use outbox_entry::{OutboxEntry, OutboxError};
-pub use presence::{CheckedGate, KeyFault, QuietGate, REFUSING, SoldOutGate, SoldOutLook};
+pub use presence::{CheckedGate, KeyFault, QuietGate, SoldOutGate, SoldOutLook};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};
-pub use verdict::{OUTBOX_MAX, QUEUED_PER_USER_MAX, QueueOptions, Refusal, Verdict};
+pub use verdict::{OUTBOX_MAX, QUEUED_PER_USER_MAX, QueueOptions, REFUSING, Refusal, Verdict};

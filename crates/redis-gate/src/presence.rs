@@ -6,15 +6,7 @@ use std::time::Duration;
 use coupon::{Epoch, TemplateId};
 use redis::{FromRedisValue as _, RedisResult, Value};
 
-use crate::{Gate, GateError, connection::Live, keys::Keys, replica::lacks_script};
-
-/// How long an api may refuse users from memory by a look at a gate, counted from the moment before the look was sent.
-/// The first winners of a reopened sale wait up to 110 ms. Each api must have a winner within 200 ms; the rest of that
-/// time is for a busy machine.
-pub const REFUSING: Duration = Duration::from_millis(100);
-
-/// How long the gate notes a look. The margin far exceeds what two clocks drift apart in that time.
-pub(crate) const NOTED: Duration = Duration::from_millis(110);
+use crate::{Gate, GateError, connection::Live, keys::Keys, replica::lacks_script, verdict::NOTED};
 
 /// Gates per command; takes Redis some tens of microseconds.
 const GATES_AT_ONCE: usize = 250;
@@ -104,7 +96,7 @@ impl Gate {
 
     /// Sends looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses
     /// users without an entry for another reason or not at all. If it has as many users as the look says, the caller
-    /// may refuse all others for [`REFUSING`], counted from before this call.
+    /// may refuse all others for [`crate::REFUSING`], counted from before this call.
     ///
     /// # Errors
     /// No answer.

@@ -6,10 +6,8 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimMode, Epoch, Returned, TemplateId, TemplateState, UserId};
 
 use crate::{
-    Entry, Gate, GateError,
-    connection::Live,
-    operator::add_returned,
-    presence::{NOTED, millis},
+    Entry, Gate, GateError, connection::Live, operator::add_returned, presence::millis,
+    verdict::NOTED,
 };
 
 /// Users per call of `load.lua`: about a millisecond, so that claims on other templates hardly wait. Lua's `unpack`
