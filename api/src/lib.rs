@@ -22,7 +22,6 @@ mod queue;
 mod receipt;
 mod router;
 mod routes;
-mod sale_clock;
 mod serve;
 mod servers;
 mod shop;

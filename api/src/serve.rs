@@ -42,8 +42,7 @@ use crate::{
     receipt::Receipts,
     router::router,
     routes::shop::batch,
-    sale_clock::SaleClock,
-    servers::ServerHealth,
+    servers::{ServerHealth, sale_clock::SaleClock},
     shop::{batches::Batches, stock::ShopStock},
     state::{App, Parts},
     stats,
@@ -234,9 +233,7 @@ async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result
 
 /// Returns the clock of sales, which is compared with MySQL's already.
 async fn sale_clock(context: &Context, pool: &MySqlPool) -> anyhow::Result<SaleClock> {
-    let clock = SaleClock::starting_at(context.clock.now());
-    clock.compare(pool).await.context("MySQL's clock")?;
-    Ok(clock)
+    SaleClock::of(pool, context.clock.clone()).await.context("MySQL's clock")
 }
 
 fn now_of(clock: &SaleClock) -> impl Fn() -> DateTime<Utc> + Send + Sync + use<> + 'static {

@@ -21,7 +21,7 @@ use crate::{
     problem::Problem,
     queue::Queue,
     receipt::Receipts,
-    sale_clock::SaleClock,
+    servers::sale_clock::SaleClock,
     shop::batches::Batches,
     shop::stock::ShopStock,
     stats::Stats,

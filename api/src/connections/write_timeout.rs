@@ -229,6 +229,10 @@ impl AsyncWrite for TimedStream {
         if let Poll::Ready(left) = line.poll_left(context) {
             return Poll::Ready(Err(left));
         }
+        // While a request is worked on or answered, hyper only flushes.
+        if let Poll::Ready(overdue) = line.poll_overdue(context) {
+            return Poll::Ready(Err(overdue));
+        }
         Pin::new(&mut line.stream).poll_flush(context)
     }
 

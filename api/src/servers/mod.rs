@@ -4,6 +4,8 @@
 //! MySQL when they are asked for: an api that lost one of these is degraded, not unready. If it were unready, a load
 //! balancer would remove all apis at once, and no claim would get through.
 
+pub(crate) mod sale_clock;
+
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -11,13 +13,14 @@ use metrics::gauge;
 use mysql_store::{MySqlPool, connect, view_generation};
 use redis_gate::Gate;
 use redis_view::ViewStore;
-use runtime::{Clock, Context, Health, Part};
+use runtime::{Context, Health, Part};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use topic::{BrokerProbe, TopicNames};
 use tracing::warn;
 
-use crate::{config::Config, metrics::CLOCK_SKEW, sale_clock::SaleClock};
+use self::sale_clock::SaleClock;
+use crate::{config::Config, metrics::CLOCK_SKEW};
 
 /// Interval between checks of MySQL and of the generations of the views.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -56,10 +59,10 @@ impl ServerHealth {
     ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let names = TopicNames::new(&config.topic_prefix);
         let probe = BrokerProbe::new(&config.kafka_brokers, &names.template());
-        let (clock, stop) = (context.clock.clone(), context.stop_token());
+        let stop = context.stop_token();
         async move {
             let ask_gate = || async { gate.redis().run().await.map(drop) };
-            let with_mysql = watch_mysql(&self.mysql, &pool, &clock, &sales, &views, &stop);
+            let with_mysql = watch_mysql(&self.mysql, &pool, &sales, &views, &stop);
             tokio::join!(
                 with_mysql,
                 runtime::watch(self.gate, stop.clone(), ask_gate),
@@ -79,7 +82,6 @@ impl ServerHealth {
 async fn watch_mysql(
     part: &Part,
     pool: &MySqlPool,
-    clock: &Clock,
     sales: &SaleClock,
     views: &ViewStore,
     stop: &CancellationToken,
@@ -88,9 +90,8 @@ async fn watch_mysql(
     loop {
         is_known = learn_generations(pool, views, is_known).await;
         match sales.compare(pool).await {
-            Ok(()) => {
+            Ok(skew) => {
                 part.ready();
-                let skew = clock.now() - sales.now();
                 let seconds = skew.as_seconds_f64();
                 gauge!(CLOCK_SKEW.name).set(seconds);
                 part.set_status(json!({ "clock_skew_seconds": seconds }));
