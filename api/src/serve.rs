@@ -161,7 +161,8 @@ fn keep_gates(
     let (sold_out, stop) = (app.gates.sold_out().clone(), last.clone());
     context.spawn("sold out", ended(async move { sold_out.watch(stop).await }));
     // By both clocks: what it ends for a sale that is over, it ends for good.
-    let (own, sale) = (context.clock.clone(), app.sale_clock.clone());
+    let own = context.clock.clone();
+    let sale = app.sale_clock.clone();
     let keeping = keeper.run(move || own.now().min(sale.now()), last.clone());
     context.spawn("gate keeper", ended(keeping));
     let resolving = resolver.run(now_of(&app.sale_clock), last.clone());

@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn a_correction_reaches_all_clones_and_the_machines_clock_moves_nothing() {
         let (clock, own) = clock();
-        let (clone, start) = (clock.clone(), own.now());
+        let clone = clock.clone();
+        let start = own.now();
         own.set(start + HOURS);
         assert!(is_near(&clone, start));
         clock.correct(TimeDelta::minutes(3));

@@ -46,12 +46,20 @@ pub(crate) fn listed<'r, T, P>(
     read: impl Fn(&'r MySqlRow) -> Result<T, sqlx::Error>,
     position: impl Fn(&'r MySqlRow) -> Result<P, sqlx::Error>,
 ) -> Result<Vec<Listed<T, P>>, sqlx::Error> {
-    let one = |row: &'r MySqlRow| match read(row) {
+    rows.iter().map(|row| row_or(row, &read, |row, _| position(row))).collect()
+}
+
+/// Reads a row by `read`. Of one that cannot be read, `unreadable` makes what stands for it, from the reason given.
+pub(crate) fn row_or<'r, T, P>(
+    row: &'r MySqlRow,
+    read: impl Fn(&'r MySqlRow) -> Result<T, sqlx::Error>,
+    unreadable: impl Fn(&'r MySqlRow, sqlx::Error) -> Result<P, sqlx::Error>,
+) -> Result<Listed<T, P>, sqlx::Error> {
+    match read(row) {
         Ok(one) => Ok(Listed::Row(one)),
-        Err(sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_)) => {
-            position(row).map(Listed::Unreadable)
+        Err(error @ (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))) => {
+            unreadable(row, error).map(Listed::Unreadable)
         }
         Err(error) => Err(error),
-    };
-    rows.iter().map(one).collect()
+    }
 }

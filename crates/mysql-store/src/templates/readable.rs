@@ -4,6 +4,8 @@
 use coupon::TemplateId;
 use sqlx::{Row, mysql::MySqlRow};
 
+use crate::listed::{Listed, row_or};
+
 /// The rows that could be read, and the names of those that could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Readable<T, K = TemplateId> {
@@ -31,12 +33,9 @@ impl<T, K> Readable<T, K> {
     ) -> Result<Self, sqlx::Error> {
         let mut found = Self::default();
         for row in rows {
-            match read(row) {
-                Ok(one) => found.rows.push(one),
-                Err(error @ (sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))) => {
-                    found.unreadable.push(name(row, error)?);
-                }
-                Err(error) => return Err(error),
+            match row_or(row, &read, &name)? {
+                Listed::Row(one) => found.rows.push(one),
+                Listed::Unreadable(key) => found.unreadable.push(key),
             }
         }
         Ok(found)
