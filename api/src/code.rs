@@ -81,6 +81,9 @@ codes! {
         "use a method that `Allow` names",
     RateLimited "RATE_LIMITED" 429 "Too many requests"
         "wait `Retry-After` seconds: the user claims or reads too often (`RateLimit`, `RateLimit-Policy`)",
+    TooManyLookups "TOO_MANY_LOOKUPS" 429 "Too many requests"
+        "wait `Retry-After` seconds: too many claims that nothing is known of were looked up, and nothing is known of \
+         this one yet",
     TooManyAtOnce "TOO_MANY_AT_ONCE" 429 "Too many requests"
         "wait for answers before sending more: too many requests of one address, or streams of one user, are in \
          progress",

@@ -54,6 +54,16 @@ impl Problem {
         Self { retry_after_seconds: Some(seconds), ..problem }
     }
 
+    /// The caller has looked up too many claims that nothing is known of, and may look up another in `seconds`.
+    pub(crate) fn too_many_lookups(seconds: u32) -> Self {
+        let detail = format!(
+            "Nothing is known of this claim yet, and too many such claims were looked up in a short time. Look \
+             again in {seconds} s."
+        );
+        let problem = Self::new(Code::TooManyLookups, detail);
+        Self { retry_after_seconds: Some(seconds), ..problem }
+    }
+
     /// The caller's merchant has used up its hourly quota, and may come back in `seconds`.
     pub(crate) fn hour_is_used_up(seconds: u32, detail: impl Into<String>) -> Self {
         let problem = Self::new(Code::HourlyQuotaExceeded, detail);

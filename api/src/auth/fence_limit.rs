@@ -1,6 +1,8 @@
 //! Limits of the fences that lookups of unknown claims place. Each fence is a permanent row, even if the id was made
 //! up.
 
+use std::time::Duration;
+
 use coupon::{MerchantId, UserId};
 
 use crate::auth::{Operator, rate_limit::RateLimit};
@@ -27,13 +29,16 @@ impl FenceLimit {
         }
     }
 
-    /// Counts a fence for a user. Returns whether it may be placed.
-    pub(crate) fn allows_user(&self, user: UserId) -> bool {
-        self.users.count(user).is_ok()
+    /// Counts a fence for a user. Fails with the time until another one may be placed.
+    pub(crate) fn count_of_user(&self, user: UserId) -> Result<(), Duration> {
+        self.users.count(user).map(drop).map_err(|too_many| too_many.wait)
     }
 
     /// Counts a fence for the merchant of a key. The platform's own key has no limit: its holder has MySQL as well.
-    pub(crate) fn allows(&self, operator: Operator) -> bool {
-        operator.key_id.is_none() || self.merchants.count(operator.merchant_id).is_ok()
+    pub(crate) fn count_of_operator(&self, operator: Operator) -> Result<(), Duration> {
+        if operator.key_id.is_none() {
+            return Ok(());
+        }
+        self.merchants.count(operator.merchant_id).map(drop).map_err(|too_many| too_many.wait)
     }
 }

@@ -105,7 +105,7 @@ pub(crate) struct RemainingQuota {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany {
     left: RemainingQuota,
-    wait: Duration,
+    pub(super) wait: Duration,
 }
 
 impl<O: Owner> RateLimit<O> {
@@ -246,9 +246,14 @@ impl<O: Owner> Stripe<O> {
 
 impl TooMany {
     fn problem(&self) -> Problem {
-        let seconds = u32::try_from(self.wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX);
-        Problem::too_many(seconds.saturating_add(fastrand::u32(0..=JITTER_SECONDS)))
+        Problem::too_many(seconds_to_wait(self.wait))
     }
+}
+
+/// Returns the whole seconds that a refused caller is asked to wait.
+pub(crate) fn seconds_to_wait(wait: Duration) -> u32 {
+    let seconds = u32::try_from(wait.as_micros().div_ceil(1_000_000)).unwrap_or(u32::MAX);
+    seconds.saturating_add(fastrand::u32(0..=JITTER_SECONDS))
 }
 
 fn micros(duration: Duration) -> u64 {

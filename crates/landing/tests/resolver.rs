@@ -226,14 +226,14 @@ async fn who_asks_for_a_claim_of_somebody_else_does_not_end_it() {
     let asked = |asker| ClaimQuery { id: theirs.id, template: Some(TEMPLATE), asker };
     let later = now() + TimeDelta::minutes(2);
     for asker in [Asker::User(UserId(71)), OPERATOR] {
-        let fate = fate(&world.pool, &world.gate, asked(asker), later, || true).await.unwrap();
+        let fate = fate(&world.pool, &world.gate, asked(asker), later, || Ok(())).await.unwrap();
         assert!(matches!(fate, Fate::Processing { user: Some(USER), .. }), "{fate:?}");
     }
     // A wrong clock does not make it count as lost either.
     for minutes in [-20, -2, 2, 20] {
         let now = now() + TimeDelta::minutes(minutes);
         for asker in [Asker::User(USER), OPERATOR] {
-            let fate = fate(&world.pool, &world.gate, asked(asker), now, || true).await.unwrap();
+            let fate = fate(&world.pool, &world.gate, asked(asker), now, || Ok(())).await.unwrap();
             assert!(
                 matches!(fate, Fate::Processing { user: Some(USER), .. }),
                 "{minutes} {fate:?}"

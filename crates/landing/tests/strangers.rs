@@ -1,9 +1,11 @@
 //! Lookups of somebody else's claim: they are answered like an id that no claim has, and change nothing.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, MerchantId, TemplateId, UserId};
 use landing::{
-    claims::fate::{Asker, ClaimQuery, Fate, fate},
+    claims::fate::{Asker, ClaimQuery, Fate, FateError, fate},
     ids::made_at,
     resolver::GRACE,
 };
@@ -24,6 +26,7 @@ enum Seen {
     TemplateNeeded,
     Processing(DateTime<Utc>),
     GivenUp { template: TemplateId, user: UserId, at: DateTime<Utc> },
+    TooMany,
     Other(Fate),
 }
 
@@ -40,7 +43,12 @@ async fn theirs(world: &World) -> [ClaimId; 2] {
 
 async fn look(world: &World, asked: ClaimQuery, age: TimeDelta, may_fence: bool) -> Seen {
     let now = made_at(asked.id.0) + age;
-    match fate(&world.pool, &world.gate, asked, now, || may_fence).await.unwrap() {
+    let may_fence = || if may_fence { Ok(()) } else { Err(Duration::ZERO) };
+    let fate = match fate(&world.pool, &world.gate, asked, now, may_fence).await {
+        Err(FateError::TooMany { .. }) => return Seen::TooMany,
+        fate => fate.unwrap(),
+    };
+    match fate {
         Fate::Never => Seen::NotFound,
         Fate::TemplateNeeded => Seen::TemplateNeeded,
         Fate::Processing { user: None | Some(UserId(71)), at } => Seen::Processing(at),
@@ -78,9 +86,11 @@ async fn somebody_elses_claim_is_answered_like_an_id_that_no_claim_has() {
                         let case = format!("{asker:?} {template:?} {age} {may_fence} {id}");
                         assert_eq!(answers(id).await, meant, "{case}");
                     }
-                    // Whatever it was answered before, without a right to fence it is on its way.
+                    // Without a right to fence, no look contradicts the answer before it.
                     let asked = ClaimQuery { id: unknown, template, asker };
                     let again = look(&world, asked, age, false).await;
+                    let case = format!("{asked:?} {age} {may_fence}: {meant:?}, then {again:?}");
+                    assert!([&meant.1, &Seen::TooMany].contains(&&again), "{case}");
                     let theirs = ClaimQuery { id: theirs[0], ..asked };
                     assert_eq!(look(&world, theirs, age, false).await, again);
                     seen.push(meant.1);
@@ -91,6 +101,7 @@ async fn somebody_elses_claim_is_answered_like_an_id_that_no_claim_has() {
     let grace = TimeDelta::from_std(GRACE).unwrap();
     let at = made_at(theirs[0].0) + grace;
     assert!(seen.contains(&Seen::GivenUp { template: OTHER, user: UserId(0), at }), "{seen:#?}");
+    assert!(seen.contains(&Seen::TooMany));
     assert!(seen.contains(&Seen::NotFound) && seen.contains(&Seen::TemplateNeeded));
     assert_eq!(world.number(rows).await, before, "the claims and their fences are as they were");
     // Their owners still see what became of them.
@@ -98,7 +109,7 @@ async fn somebody_elses_claim_is_answered_like_an_id_that_no_claim_has() {
         [(Asker::User(USER), theirs[0]), (OPERATOR, theirs[0]), (OPERATOR, theirs[1])]
     {
         let asked = ClaimQuery { id, template: Some(TEMPLATE), asker };
-        let fate = fate(&world.pool, &world.gate, asked, at, || false).await.unwrap();
+        let fate = fate(&world.pool, &world.gate, asked, at, || Err(Duration::ZERO)).await.unwrap();
         let is_told = match &fate {
             Fate::Decided(ClaimFate::Landed(landed)) => landed.id == theirs[0],
             Fate::Decided(ClaimFate::GivenUp { user_id, .. }) => *user_id == UserId(72),

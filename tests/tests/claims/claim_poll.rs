@@ -1,6 +1,6 @@
 //! Polls of claims that were not answered: a definite poll answer stays true.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
@@ -20,6 +20,11 @@ fn outcome(answer: &Answer) -> (u16, Option<String>) {
 
 async fn poll(shopper: &Shopper, url: &str) -> Answer {
     shopper.send(shopper.request(Method::GET, url)).await.unwrap()
+}
+
+/// Polls until the limit of lookups allows an answer.
+async fn allowed(shopper: &Shopper, url: &str) -> (u16, Option<String>) {
+    until(async || outcome(&poll(shopper, url).await), |outcome| outcome.0 != 429).await
 }
 
 /// Starts a claim that the second api holds between gate and landing; returns the user and the poll URL.
@@ -59,6 +64,30 @@ async fn an_id_that_no_claim_can_have_is_not_found_and_makes_no_row() {
     let rows = mysql_store::verify::execute(&mut connection, all).await.unwrap();
     assert_eq!(rows, 0, "an id that cannot be is not fenced");
     drop(connection);
+    world.end().await;
+}
+
+/// The fence of a lookup is nobody's, so each look at the claim counts against the limit of fences.
+#[tokio::test]
+async fn a_claim_that_was_called_lost_is_never_on_its_way_again_however_often_it_is_looked_up() {
+    let world = World::start("looked up often").await;
+    let template = world.template(10, |new| new).await;
+    let anna = world.api().shopper(UserId(1)).unwrap();
+    let a_minute_ago = ((template.0 >> 22) - 60_000) << 22;
+    let url = format!("/v1/claims/{a_minute_ago}?template={template}");
+    let mut seen = BTreeSet::new();
+    let refused = async || {
+        let answer = poll(&anna, &url).await;
+        seen.insert(outcome(&answer));
+        answer
+    };
+    let refused = until(refused, |answer| answer.status != 404).await;
+    assert_eq!(refused.code().as_deref(), Some("TOO_MANY_LOOKUPS"));
+    assert!(refused.retry_after.is_some());
+    let lost = (404, Some("CLAIM_NOT_FOUND".to_owned()));
+    assert_eq!(allowed(&anna, &url).await, lost);
+    seen.remove(&outcome(&refused));
+    assert_eq!(seen, BTreeSet::from([lost]));
     world.end().await;
 }
 
@@ -137,17 +166,17 @@ mod full {
             seen.push(answer.clone());
             answer
         };
-        assert_eq!(until(ended, |outcome| !matches!(outcome.0, 202 | 503)).await, lost);
+        assert_eq!(until(ended, |outcome| !matches!(outcome.0, 202 | 429 | 503)).await, lost);
         assert!(seen.contains(&processing), "{seen:?}");
         fs::remove_file(&hold).unwrap();
         start_with(&mut world.platform.apis[1], "FAIL_POINTS", "").await;
-        assert_eq!(outcome(&poll(&bert, &url).await), lost);
+        assert_eq!(allowed(&bert, &url).await, lost);
         assert_eq!(world.count(template).await.all(), 1);
         let retried = insist(&bert, template).await;
         assert_eq!((retried.status, retried.replayed), (201, false), "{retried:?}");
         let retried: Claimed = retried.json().unwrap();
         assert!(!url.contains(&retried.id.to_string()), "another claim");
-        assert_eq!(outcome(&poll(&bert, &url).await), lost);
+        assert_eq!(allowed(&bert, &url).await, lost);
         assert_eq!(world.count(template).await.all(), 2);
         world.assert_sound(None).await;
         world.end().await;

@@ -77,7 +77,7 @@ async fn own(
         return Err(not_found());
     }
     let query = ClaimQuery { id, template, asker: Asker::User(user) };
-    let may_fence = || app.fence_limit.allows_user(user);
+    let may_fence = || app.fence_limit.count_of_user(user);
     let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => landed(fate),

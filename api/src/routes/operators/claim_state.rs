@@ -94,7 +94,7 @@ pub(super) fn example() -> serde_json::Value {
         ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim is not decided.")
     ),
     responses((status = 200, description = "A claim of one's own templates.", body = ClaimStateBody)),
-    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND GATE_UNAVAILABLE")))
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND TOO_MANY_LOOKUPS GATE_UNAVAILABLE")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
@@ -107,9 +107,7 @@ pub(crate) async fn get(
 }
 
 /// Finds a claim. Another merchant's is answered like one that nothing is known of. A claim that stays unknown for longer
-/// than the resolver's grace is given up.
-/// [`crate::auth::fence_limit`] limits these for each merchant; beyond the limit such a claim is shown as being
-/// processed.
+/// than the resolver's grace is given up. [`crate::auth::fence_limit`] limits these for each merchant.
 pub(crate) async fn find(
     app: &App,
     operator: Operator,
@@ -120,7 +118,7 @@ pub(crate) async fn find(
         templates::owned(app, operator, template).await?;
     }
     let query = ClaimQuery { id, template, asker: Asker::Merchant(operator.merchant_id) };
-    let may_fence = || app.fence_limit.allows(operator);
+    let may_fence = || app.fence_limit.count_of_operator(operator);
     let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(fate) => Ok(Found::Decided(fate)),

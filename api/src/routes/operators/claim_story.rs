@@ -108,7 +108,7 @@ fn example() -> Value {
         ("template" = Option<Id>, Query, description = "Its template. Needed as long as the claim is not decided.")
     ),
     responses((status = 200, description = "The way of a claim of one's own templates.", body = StoryBody)),
-    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND GATE_UNAVAILABLE OVERLOADED")))
+    extensions(("x-problems" = json!("CLAIM_NOT_FOUND TEMPLATE_NEEDED TEMPLATE_NOT_FOUND TOO_MANY_LOOKUPS GATE_UNAVAILABLE OVERLOADED")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,

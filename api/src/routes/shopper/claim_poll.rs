@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     access,
-    auth::User,
+    auth::{User, rate_limit::seconds_to_wait},
     code::Code,
     http::{
         extract::{Params, PathId},
@@ -59,7 +59,7 @@ pub(crate) struct PollParams {
         (status = 202, description = "It is on its way: look again.", body = WaitingBody,
             headers(("Retry-After" = u32, description = "With a receipt: after how many seconds to look again.")))
     ),
-    extensions(("x-problems" = json!("RATE_LIMITED CLAIM_NOT_FOUND TEMPLATE_NEEDED RECEIPT_INVALID GATE_UNAVAILABLE OVERLOADED")))
+    extensions(("x-problems" = json!("RATE_LIMITED CLAIM_NOT_FOUND TEMPLATE_NEEDED RECEIPT_INVALID TOO_MANY_LOOKUPS GATE_UNAVAILABLE OVERLOADED")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
@@ -90,7 +90,7 @@ async fn found(
         None => None,
     };
     let asked = ClaimQuery { id, template, asker: Asker::User(user) };
-    let may_fence = || app.fence_limit.allows_user(user);
+    let may_fence = || app.fence_limit.count_of_user(user);
     let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
     match fate.map_err(|error| fate_unknown(id, error))? {
         Fate::Decided(ClaimFate::Landed(claim)) => {
@@ -152,6 +152,7 @@ pub(crate) fn template_needed() -> Problem {
 pub(crate) fn fate_unknown(id: ClaimId, error: FateError) -> Problem {
     match error {
         FateError::Store(error) => Problem::from(error),
+        FateError::TooMany { wait } => Problem::too_many_lookups(seconds_to_wait(wait)),
         FateError::Gate(error) => {
             let why = format!("claim {id}: {}", runtime::report(&error));
             runtime::seldom!("claims are not looked up", why);

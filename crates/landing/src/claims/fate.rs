@@ -6,6 +6,8 @@
 //! be queued is not fenced, since an accepted claim lands; an open gate shows whether it may be. A client with a
 //! receipt learns more from [`queued_fate`].
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CLOCK_SKEW_MAX, ClaimId, MerchantId, TemplateId, UserId};
 use mysql_store::{
@@ -66,7 +68,7 @@ pub enum Fate {
     TemplateNeeded,
 }
 
-/// The fate cannot be determined.
+/// The fate cannot be determined now.
 #[derive(Debug, Error)]
 pub enum FateError {
     #[error("a claim's outcome cannot be read from MySQL")]
@@ -74,6 +76,9 @@ pub enum FateError {
     /// MySQL has decided nothing, and the gate failed.
     #[error("the gate cannot say whether a claim is under way")]
     Gate(#[from] GateError),
+    /// Nothing is known of the claim, and the caller has searched for too many such claims.
+    #[error("too many claims that nothing is known of were looked up; the next may be in {wait:?}")]
+    TooMany { wait: Duration },
 }
 
 /// The user of a fence that a lookup placed: who asks for an id need not be whose claim it is. The fence needs only
@@ -82,16 +87,17 @@ const NOBODY: UserId = UserId(0);
 
 /// Determines the fate of a claim. A claim that has been unknown for longer than the resolver's grace is searched for in
 /// the gate and then fenced, if `may_fence` allows it: the search reads every admission under way, and each fence adds a
-/// row.
+/// row. `may_fence` fails with the time until it allows another one.
 ///
 /// # Errors
-/// MySQL or the gate is unreachable, so nothing definite can be said.
+/// MySQL or the gate is unreachable, or `may_fence` fails. Nothing is said then: *on its way* would contradict an earlier
+/// answer that the claim is given up.
 pub async fn fate(
     pool: &MySqlPool,
     gate: &Gate,
     asked: ClaimQuery,
     now: DateTime<Utc>,
-    may_fence: impl FnOnce() -> bool,
+    may_fence: impl FnOnce() -> Result<(), Duration>,
 ) -> Result<Fate, FateError> {
     // Read the gate first and MySQL second, so that a landing in between is seen.
     let in_gate = match asked.template {
@@ -115,8 +121,13 @@ pub async fn fate(
         let claim = QueuedClaim { template, id: asked.id, asked_by: user, age };
         may_be_queued(pool, gate, claim).await
     };
-    if age < grace || !may_fence() || may_be_queued().await? {
-        return Ok(Fate::Processing { user, at: made_at });
+    let processing = Fate::Processing { user, at: made_at };
+    if age < grace {
+        return Ok(processing);
+    }
+    may_fence().map_err(|wait| FateError::TooMany { wait })?;
+    if may_be_queued().await? {
+        return Ok(processing);
     }
     // The user's entry does not show another user's claim, which this user's query must not end.
     if user.is_some()

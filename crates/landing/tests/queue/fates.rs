@@ -1,9 +1,11 @@
 //! Answers to clients with a receipt, and what requests without one must not cause.
 
+use std::time::Duration;
+
 use coupon::{AcceptAfter, Claim, ClaimId, ClaimMode, Epoch, RejectReason, TemplateId, UserId};
 use landing::claims::{
     Answer, Unavailable,
-    fate::{Asker, ClaimQuery, Fate, QueuedFate, fate, queued_fate},
+    fate::{Asker, ClaimQuery, Fate, FateError, QueuedFate, fate, queued_fate},
 };
 use mysql_store::{connect, look_up::ClaimFate};
 use redis_gate::{QueueOptions, Verdict};
@@ -79,7 +81,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
     chain.world.lose_gate().await;
     let asked = ClaimQuery { id: first.id, template: Some(TEMPLATE), asker: Asker::User(USER) };
     // The ids of these tests are decades old.
-    let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap();
+    let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || Ok(())).await.unwrap();
     assert!(matches!(fate, Fate::Processing { .. }), "{fate:?}");
     chain.land().await;
     assert_eq!(chain.world.rows().await, Rows { landed: 1, fences: 0, coupons: 1 });
@@ -88,7 +90,7 @@ async fn who_asks_without_a_receipt_fences_nothing_that_may_be_queued() {
 /// Looks the claim up without a receipt, long after it: the ids of these tests are decades old.
 async fn looked_up(chain: &Chain, claim: &Claim, user: UserId) -> Fate {
     let asked = ClaimQuery { id: claim.id, template: Some(TEMPLATE), asker: Asker::User(user) };
-    fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
+    fate(&chain.world.pool, &chain.world.gate, asked, now(), || Ok(())).await.unwrap()
 }
 
 /// Its client got 503 with a place to look, and no receipt.
@@ -114,7 +116,7 @@ const OTHER: TemplateId = TemplateId(11);
 /// Looks an id up under [`OTHER`], which places a fence there.
 async fn fenced_elsewhere(chain: &Chain, id: ClaimId, asker: Asker) {
     let asked = ClaimQuery { id, template: Some(OTHER), asker };
-    let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap();
+    let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), || Ok(())).await.unwrap();
     let is_given_up = matches!(fate, Fate::Decided(ClaimFate::GivenUp { template_id: OTHER, .. }));
     assert!(is_given_up, "no claim of this template has the id: {fate:?}");
 }
@@ -133,7 +135,7 @@ async fn a_queued_claim_that_was_looked_up_under_another_template_lands_all_the_
         assert_eq!(told(&chain, &first, epoch).await, QueuedFate::Processing);
         let fate_of = async |template| {
             let asked = ClaimQuery { id: first.id, template, asker: Asker::User(USER) };
-            fate(&chain.world.pool, &chain.world.gate, asked, now(), || true).await.unwrap()
+            fate(&chain.world.pool, &chain.world.gate, asked, now(), || Ok(())).await.unwrap()
         };
         assert!(matches!(fate_of(Some(TEMPLATE)).await, Fate::Processing { .. }));
         assert_eq!(fate_of(None).await, Fate::TemplateNeeded);
@@ -217,10 +219,13 @@ async fn a_lookup_that_may_not_fence_does_not_search_the_gate() {
         asker: Asker::User(USER),
     };
     let look = async |may_fence| {
-        fate(&chain.world.pool, &chain.world.gate, asked, now(), move || may_fence).await
+        let fate = fate(&chain.world.pool, &chain.world.gate, asked, now(), move || may_fence);
+        fate.await.unwrap_err()
     };
-    assert!(matches!(look(false).await.unwrap(), Fate::Processing { .. }));
-    look(true).await.unwrap_err();
+    let wait = Duration::from_secs(6);
+    let refused = look(Err(wait)).await;
+    assert!(matches!(refused, FateError::TooMany { wait: asked } if asked == wait), "{refused}");
+    assert!(matches!(look(Ok(())).await, FateError::Gate(_)));
     assert_eq!(chain.world.rows().await, Rows::default());
 }
 
