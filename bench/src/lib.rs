@@ -13,6 +13,7 @@ pub mod holds;
 pub mod lists;
 pub mod lone;
 pub mod machine;
+pub mod mixed;
 pub mod overload;
 pub mod pending;
 pub mod queued;

@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
-use devstack::{Options, Platform, PlatformOptions, Servers, project_root};
+use devstack::{Flavor, Options, Platform, PlatformOptions, Servers, project_root};
 use runtime::Clock;
 use shopper::Api;
 use verifier::{Report, Settings, Sources, at_rest, verify};
@@ -13,9 +13,15 @@ use crate::redis_tools::ask;
 /// Longest wait for a platform to come to rest. Behind the largest load it takes minutes; longer, and it hangs.
 const REST_MAX: Duration = Duration::from_secs(600);
 
-/// MySQL's memory as in ops/mysql.cnf, for benches of a million coupons: with their indexes they fit in.
-const MEMORY_AS_INSTALLED: [&str; 2] =
-    ["--innodb-buffer-pool-size=1G", "--innodb-log-file-size=1G"];
+/// Memory and log of the database server as in ops/mysql.cnf, for benches of a million coupons: with their indexes they
+/// fit in.
+fn sizes_as_installed(flavor: Flavor) -> Vec<String> {
+    let log = match flavor {
+        Flavor::Mariadb => "--innodb-log-file-size=1G",
+        Flavor::Mysql => "--innodb-redo-log-capacity=1G",
+    };
+    ["--innodb-buffer-pool-size=1G", log].map(str::to_owned).to_vec()
+}
 
 /// Memory of each Redis, as in its file in ops/.
 const REDIS_MEMORY: &str = "1gb";
@@ -52,8 +58,16 @@ impl BareServers {
     /// # Errors
     /// A server does not start.
     pub async fn start_as_installed() -> Result<Self> {
-        let database_arguments = MEMORY_AS_INSTALLED.map(str::to_owned).to_vec();
-        Self::start_with(&Options { database_arguments, ..Options::default() }).await
+        Self::start_as_installed_of(Flavor::default()).await
+    }
+
+    /// Like [`BareServers::start_as_installed`], of this kind of database server.
+    ///
+    /// # Errors
+    /// A server does not start.
+    pub async fn start_as_installed_of(flavor: Flavor) -> Result<Self> {
+        let database_arguments = sizes_as_installed(flavor);
+        Self::start_with(&Options { flavor, database_arguments, ..Options::default() }).await
     }
 
     /// Like [`BareServers::start_as_installed`], also with the memory that ops/redis-gate.conf and ops/redis-view.conf
@@ -62,7 +76,7 @@ impl BareServers {
     /// # Errors
     /// A server does not start.
     pub async fn start_for_minutes() -> Result<Self> {
-        let database_arguments = MEMORY_AS_INSTALLED.map(str::to_owned).to_vec();
+        let database_arguments = sizes_as_installed(Flavor::default());
         let options = Options { database_arguments, kafka_optimised: true, ..Options::default() };
         let servers = Self::start_with(&options).await?;
         for redis in [&servers.stack.gate, &servers.stack.view] {

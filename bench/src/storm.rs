@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long each step may take, including a million coupons next to claims.
 const PATIENCE: Duration = Duration::from_secs(1_200);
 
-/// Claims are sent in slices of this length.
+/// Claims are sent in slices of this length; a slice that is due for no claim sends none.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// Concurrent requests per slice.
@@ -192,7 +192,7 @@ pub struct Claimed {
 /// Claims at a steady rate until they are stopped.
 pub struct Claims {
     api: Api,
-    template: TemplateId,
+    templates: Vec<TemplateId>,
     stop: Arc<AtomicBool>,
     load: JoinHandle<Result<Latency>>,
 }
@@ -206,10 +206,15 @@ impl Claims {
         let stock = coupon::limit::STOCK_MAX;
         let new = NewTemplate::simple("Beside", stock, stage.clock.now(), TimeDelta::days(1));
         let template = stage.api.publish_new(&new).await?.id;
+        Ok(Self::start_of(stage, vec![template], per_second))
+    }
+
+    /// Starts claiming of each of these templates in turn.
+    pub fn start_of(stage: &Stage, templates: Vec<TemplateId>, per_second: f64) -> Self {
         let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, Duration::from_secs(60));
         let stop = Arc::new(AtomicBool::new(false));
-        let load = tokio::spawn(claim(crowd, template, per_second, Arc::clone(&stop)));
-        Ok(Self { api: stage.api.clone(), template, stop, load })
+        let load = tokio::spawn(claim(crowd, templates.clone(), per_second, Arc::clone(&stop)));
+        Self { api: stage.api.clone(), templates, stop, load }
     }
 
     /// Stops claiming and returns the results.
@@ -222,25 +227,39 @@ impl Claims {
     pub async fn end(self) -> Result<Claimed> {
         self.stop.store(true, Ordering::Relaxed);
         let answered = self.load.await.expect("the load does not panic")?;
-        Ok(Claimed { answered, landed: self.api.stock(self.template).await?.landed })
+        let mut each = self.templates;
+        each.sort_unstable();
+        each.dedup();
+        let mut landed = 0;
+        for template in each {
+            landed += self.api.stock(template).await?.landed;
+        }
+        Ok(Claimed { answered, landed })
     }
 }
 
 async fn claim(
     crowd: Crowd,
-    template: TemplateId,
+    templates: Vec<TemplateId>,
     per_second: f64,
     stop: Arc<AtomicBool>,
 ) -> Result<Latency> {
-    let per_slice = ((per_second * SLICE.as_secs_f64()).round() as i64).max(1);
     let mut ticks = interval(SLICE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let (mut tasks, mut answered, mut next) = (JoinSet::new(), Latency::default(), FIRST_CLAIMER);
+    let mut tasks = JoinSet::new();
+    let mut answered = Latency::default();
+    let mut turns = (FIRST_CLAIMER..).map(UserId).zip(templates.iter().copied().cycle());
+    let (began, mut sent) = (Instant::now(), 0);
     while !stop.load(Ordering::Relaxed) {
         ticks.tick().await;
-        let wishes = (next..next + per_slice).map(|user| Wish::one(template, UserId(user)));
-        next += per_slice;
-        let (crowd, wishes) = (crowd.clone(), wishes.collect());
+        let due = (began.elapsed().as_secs_f64() * per_second) as usize;
+        let wishes: Vec<Wish> = turns
+            .by_ref()
+            .take(due - sent)
+            .map(|(user, template)| Wish::one(template, user).with_key("bench"))
+            .collect();
+        sent = due;
+        let crowd = crowd.clone();
         tasks.spawn(async move { crowd.run(wishes).await });
         while let Some(run) = tasks.try_join_next() {
             answered.add(&run.expect("a slice does not panic")?.answered);

@@ -47,15 +47,6 @@ pub(crate) struct Drain {
     is_wary: bool,
 }
 
-/// How much one step may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// Coupons of a flip.
-    pub(crate) chunk: usize,
-    /// Returns at once.
-    pub(crate) returns: usize,
-}
-
 /// The state of a drain after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drained {
@@ -100,21 +91,22 @@ impl Drain {
         Self { is_wary, ..Self::default() }
     }
 
-    /// Lapses and flips a share of the due coupons of `shard`, holds first: others wait for their stock. Every call on one
+    /// Makes up to `returns` returns of due holds of `shard`, and then flips up to [`FLIP_MAX`] due coupons of it. Holds come
+    /// first: others wait for their stock. Every call on one
     /// `Drain` must pass the same shard.
     pub(crate) async fn step(
         &mut self,
         connection: &mut MySqlConnection,
         shard: u8,
-        share: Share,
+        returns: usize,
         lapser: &Lapser,
     ) -> anyhow::Result<Step> {
         let now = lapser.clock.now();
         let was_empty = self.is_empty();
         connect::within(self.read(connection, shard, now)).await?;
-        let all = was_empty && self.due.len() <= share.chunk && self.holds.fit(share.returns);
-        let returned = lapser.step(&mut self.holds, share.returns).await.context("a lapse")?;
-        let mut most = self.flip_max.map_or(share.chunk, |few| few.min(share.chunk));
+        let all = was_empty && self.due.len() <= FLIP_MAX && self.holds.fit(returns);
+        let returned = lapser.step(&mut self.holds, returns).await.context("a lapse")?;
+        let mut most = self.flip_max.unwrap_or(FLIP_MAX);
         if self.is_wary {
             most = connect::within(self.skip_locked(connection, most)).await?;
         }

@@ -30,7 +30,7 @@ pub(crate) const LATENESS: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "from a coupon's deadline to its committed flip",
-    worry: Some("[ExpiryLate](operate/runbook.md#expirylate) tells; this shows smaller delays"),
+    worry: Some("p99 above 1 outside storms"),
 };
 
 pub(crate) const LAPSE_LATENESS: Metric = Metric {
@@ -39,7 +39,7 @@ pub(crate) const LAPSE_LATENESS: Metric = Metric {
     unit: "seconds",
     labels: &[],
     meaning: "from the end of a hold to the committed return of its coupon",
-    worry: Some("p99 above 10 outside storms: returned units are on sale late"),
+    worry: Some("p99 above 1 outside storms: returned units are on sale late"),
 };
 
 pub(crate) const OVERDUE: Metric = Metric {

@@ -22,7 +22,7 @@ use tracing::{error, info};
 
 use crate::{
     deadlines::Deadlines,
-    drain::{Drain, Drained, Flip, Share, Step},
+    drain::{Drain, Drained, Flip, Step},
     lapse::{Lapser, RETURNS_AT_ONCE, Returned},
     metrics::{HELD, OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
     neglect::Neglect,
@@ -252,13 +252,12 @@ impl Worker {
         }
         let is_alone = self.pace.is_alone();
         let (shards, returns) = if is_alone { (SHARDS_AT_ONCE, RETURNS_AT_ONCE) } else { (1, 1) };
-        let share = Share { chunk: self.pace.chunk(), returns };
         let due = self.deadlines.take_turns(self.clock.now(), shards);
         let mut drains = std::mem::take(&mut self.drains);
         let steps = due.into_iter().map(|shard| {
             let is_wary = self.deadlines.is_put_off(shard);
             let drain = drains.remove(&shard).unwrap_or_else(|| Drain::new(is_wary));
-            self.step(shard, drain, share)
+            self.step(shard, drain, returns)
         });
         let mut rest = Duration::ZERO;
         let mut failure = None;
@@ -286,11 +285,11 @@ impl Worker {
         &self,
         shard: u8,
         mut drain: Drain,
-        share: Share,
+        returns: usize,
     ) -> (u8, Drain, anyhow::Result<Step>) {
         let step = async {
             let mut connection = connect::acquire(&self.pool).await.context("MySQL")?;
-            drain.step(&mut connection, shard, share, &self.lapser).await
+            drain.step(&mut connection, shard, returns, &self.lapser).await
         };
         let done = step.await;
         (shard, drain, done)

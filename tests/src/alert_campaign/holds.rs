@@ -38,7 +38,7 @@ impl Stage {
         }
         sleep(TOO_LONG).await;
         self.platform.expiry_worker.resume().unwrap();
-        self.fires(&["LapsesLate"], say).await;
+        self.fires(&["EndsLate"], say).await;
         self.until_lapsed(template, MANY + 1).await;
     }
 

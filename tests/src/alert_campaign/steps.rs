@@ -40,7 +40,7 @@ pub(super) const STEPS: [Step; 29] = [
         ],
     },
     Step { name: "bad_payments", provokes: &["PaymentsFail", "PaymentsDelayed"] },
-    Step { name: "late_holds", provokes: &["PaymentsTooLate", "LapsesLate"] },
+    Step { name: "late_holds", provokes: &["PaymentsTooLate", "EndsLate"] },
     Step { name: "locked_hold", provokes: &["HoldsStayBehind", "ExpiryLate"] },
     Step { name: "lost_wake_up", provokes: &["ExpirySweepFinds"] },
     Step {

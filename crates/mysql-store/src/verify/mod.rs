@@ -266,7 +266,7 @@ pub async fn count_coupons(
     .map_err(StoreError::query("count the coupons"))
 }
 
-/// Returns the time from deadline to flip of each expired coupon of a template, ascending.
+/// Returns how long after its deadline each coupon of a template expired or lapsed, ascending.
 ///
 /// # Errors
 /// The statement fails.
@@ -275,13 +275,14 @@ pub async fn lateness(
     template: TemplateId,
 ) -> Result<Vec<TimeDelta>, StoreError> {
     let rows: Vec<(DateTime<Utc>, DateTime<Utc>)> = sqlx::query_as(
-        "select changed_at, valid_until from user_coupon where template_id = ? and status = ?",
+        "select changed_at, valid_until from user_coupon where template_id = ? and status in (?, ?)",
     )
     .bind(template.0)
     .bind(CouponStatus::Expired.code())
+    .bind(CouponStatus::Lapsed.code())
     .fetch_all(connection)
     .await
-    .map_err(StoreError::query("read how late coupons expired"))?;
+    .map_err(StoreError::query("read how late coupons ended"))?;
     let late = rows.into_iter().map(|(changed_at, valid_until)| changed_at - valid_until);
     let mut late: Vec<TimeDelta> = late.collect();
     late.sort_unstable();
