@@ -50,8 +50,7 @@ impl Problem {
     /// The caller has exceeded its rate, and may come back in `seconds`.
     pub(crate) fn too_many(seconds: u32) -> Self {
         let detail = format!("Too many requests in a short time. Come back in {seconds} s.");
-        let problem = Self::new(Code::RateLimited, detail);
-        Self { retry_after_seconds: Some(seconds), ..problem }
+        Self::new(Code::RateLimited, detail).after(seconds)
     }
 
     /// The caller has looked up too many claims that nothing is known of, and may look up another in `seconds`.
@@ -60,14 +59,17 @@ impl Problem {
             "Nothing is known of this claim yet, and too many such claims were looked up in a short time. Look \
              again in {seconds} s."
         );
-        let problem = Self::new(Code::TooManyLookups, detail);
-        Self { retry_after_seconds: Some(seconds), ..problem }
+        Self::new(Code::TooManyLookups, detail).after(seconds)
     }
 
     /// The caller's merchant has used up its hourly quota, and may come back in `seconds`.
     pub(crate) fn hour_is_used_up(seconds: u32, detail: impl Into<String>) -> Self {
-        let problem = Self::new(Code::HourlyQuotaExceeded, detail);
-        Self { retry_after_seconds: Some(seconds), ..problem }
+        Self::new(Code::HourlyQuotaExceeded, detail).after(seconds)
+    }
+
+    /// Says when to send the request again.
+    fn after(self, seconds: u32) -> Self {
+        Self { retry_after_seconds: Some(seconds), ..self }
     }
 
     pub(crate) fn no_store() -> Self {

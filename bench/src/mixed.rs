@@ -64,9 +64,10 @@ pub struct Mixed {
 pub async fn measure(stage: &Stage) -> Result<Mixed> {
     let before = templates(stage, LASTING).await?;
     let mut claims_alone = claim(stage, &before, BASELINE).await?;
+    let life = LIFE.to_std()?;
     let ending = templates(stage, LIFE).await?;
-    let claims = claim(stage, &ending, LIFE.to_std()? + MEASURED).await?;
-    sleep(LIFE.to_std()?).await;
+    let claims = claim(stage, &ending, life + MEASURED).await?;
+    sleep(life).await;
     stage.at_rest().await?;
     let mut connection = connect::acquire(&stage.sources.pool).await?;
     let expired = verify::lateness(&mut connection, ending.expiring).await?;
@@ -78,7 +79,7 @@ pub async fn measure(stage: &Stage) -> Result<Mixed> {
     let ends = (expired.len() + lapsed.len()) as f64;
     let after = templates(stage, LASTING).await?;
     claims_alone.add(&claim(stage, &after, BASELINE).await?);
-    let ends_per_s = ends / (LIFE.to_std()? + MEASURED).as_secs_f64();
+    let ends_per_s = ends / (life + MEASURED).as_secs_f64();
     let [expired, lapsed] = [expired, lapsed].map(|late| {
         closed::latency(late.into_iter().filter_map(|late| late.to_std().ok()).collect())
     });

@@ -249,7 +249,8 @@ async fn claim(
     let mut tasks = JoinSet::new();
     let mut answered = Latency::default();
     let mut turns = (FIRST_CLAIMER..).map(UserId).zip(templates.iter().copied().cycle());
-    let (began, mut sent) = (Instant::now(), 0);
+    let began = Instant::now();
+    let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {
         ticks.tick().await;
         let due = (began.elapsed().as_secs_f64() * per_second) as usize;

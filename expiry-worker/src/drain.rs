@@ -92,8 +92,7 @@ impl Drain {
     }
 
     /// Makes up to `returns` returns of due holds of `shard`, and then flips up to [`FLIP_MAX`] due coupons of it. Holds come
-    /// first: others wait for their stock. Every call on one
-    /// `Drain` must pass the same shard.
+    /// first: others wait for their stock. Every call on one `Drain` must pass the same shard.
     pub(crate) async fn step(
         &mut self,
         connection: &mut MySqlConnection,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coupon::{ClaimId, CouponId, LandedClaim, Template, TemplateId, UserId, limit};
-use landing::claims::fate::{Asker, ClaimQuery, Fate, fate};
+use landing::claims::fate::Fate;
 use mysql_store::look_up::ClaimFate;
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
         bodies::coupon_json,
         operators::claim_state::{self, Found},
         shop::checkout::named,
-        shopper::claim_poll::{fate_unknown, not_found, template_needed},
+        shopper::claim_poll::{fate_of_own, not_found, template_needed},
     },
     state::App,
 };
@@ -71,17 +71,8 @@ async fn own(
     id: ClaimId,
     template: Option<TemplateId>,
 ) -> Result<LandedClaim, Problem> {
-    if let Some(template) = template
-        && app.templates.visible_by_now(template).await?.is_none()
-    {
-        return Err(not_found());
-    }
-    let query = ClaimQuery { id, template, asker: Asker::User(user) };
-    let may_fence = || app.fence_limit.count_of_user(user);
-    let fate = fate(&app.pool, app.gates.gate(), query, app.clock.now(), may_fence).await;
-    match fate.map_err(|error| fate_unknown(id, error))? {
+    match fate_of_own(app, user, id, template).await? {
         Fate::Decided(fate) => landed(fate),
-        Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
         Fate::Never => Err(not_found()),
         Fate::Processing { .. } => {
             let template = template.ok_or_else(template_needed)?;

@@ -81,32 +81,42 @@ async fn found(
         let template = params.template.ok_or_else(template_needed)?;
         return followed(app, Owner { template, user, id }, receipt).await;
     }
-    // A template that shoppers cannot see has no claims.
-    let template = match params.template {
-        Some(template) => match app.templates.visible_by_now(template).await? {
-            Some(_) => Some(template),
-            None => return Err(not_found()),
-        },
-        None => None,
-    };
-    let asked = ClaimQuery { id, template, asker: Asker::User(user) };
-    let may_fence = || app.fence_limit.count_of_user(user);
-    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
-    match fate.map_err(|error| fate_unknown(id, error))? {
+    match fate_of_own(app, user, id, params.template).await? {
         Fate::Decided(ClaimFate::Landed(claim)) => {
             Ok(Json(FoundBody::landed(&claim)).into_response())
         }
         Fate::Decided(ClaimFate::Rejected { reason, .. }) => {
             Ok(Json(FoundBody::rejected(reason)).into_response())
         }
-        // Another user's claim in flight is not ended, but answered as if it were.
-        Fate::Processing { user: Some(owner), .. } if owner != user => Err(not_found()),
         Fate::Decided(ClaimFate::GivenUp { .. }) | Fate::Never => Err(not_found()),
         Fate::Processing { .. } => {
             let body = PendingBody { status: "processing" };
             Ok((StatusCode::ACCEPTED, Json(body)).into_response())
         }
         Fate::TemplateNeeded => Err(template_needed()),
+    }
+}
+
+/// Determines the fate of a user's claim. Another user's claim in flight is not ended, but never was as far as this user
+/// is told.
+pub(crate) async fn fate_of_own(
+    app: &App,
+    user: UserId,
+    id: ClaimId,
+    template: Option<TemplateId>,
+) -> Result<Fate, Problem> {
+    // A template that shoppers cannot see has no claims.
+    if let Some(template) = template
+        && app.templates.visible_by_now(template).await?.is_none()
+    {
+        return Ok(Fate::Never);
+    }
+    let asked = ClaimQuery { id, template, asker: Asker::User(user) };
+    let may_fence = || app.fence_limit.count_of_user(user);
+    let fate = fate(&app.pool, app.gates.gate(), asked, app.clock.now(), may_fence).await;
+    match fate.map_err(|error| fate_unknown(id, error))? {
+        Fate::Processing { user: Some(owner), .. } if owner != user => Ok(Fate::Never),
+        fate => Ok(fate),
     }
 }
 
