@@ -4,6 +4,7 @@
 
 mod batches;
 mod held;
+mod pipelined;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -32,6 +32,11 @@ const END_WAIT: Duration = Duration::from_secs(3);
 /// Concurrent requests without idempotence. Later messages gather meanwhile, and share a request.
 const IN_FLIGHT_MAX: &str = "5";
 
+/// Concurrent requests with idempotence. With a second one on its way, the client takes the acknowledgement of the later
+/// batch for that of the earlier one, and the broker accepts the later one alone if it knows nothing of the producer
+/// in this partition yet: the earlier one is lost (docs/decisions/0099-one-request-is-on-its-way.md).
+const IDEMPOTENT_IN_FLIGHT_MAX: &str = "1";
+
 /// Delay and buffer size of a producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProducerOptions {
@@ -39,8 +44,8 @@ pub struct ProducerOptions {
     pub linger: Duration,
     /// Time after which an unacknowledged message fails. `None`: never, so the order always holds.
     pub give_up: Option<Duration>,
-    /// Whether a message that the client sends again is written only once. Such a client polls without a pause while
-    /// five messages of a partition are in flight and a sixth waits
+    /// Whether a message that the client sends again is written only once. Such a client has one request on its way, and
+    /// polls without a pause while five messages of a partition are in it and a sixth waits
     /// (docs/decisions/0087-claims-are-published-without-idempotence.md).
     pub idempotent: bool,
     /// Maximum bytes of messages waiting for the broker. When the queue is full, the sender waits.
@@ -73,11 +78,13 @@ impl ProducerOptions {
             .set("compression.type", "lz4")
             .set("linger.ms", self.linger.as_millis().to_string())
             .set("message.timeout.ms", give_up.to_string())
-            .set("queue.buffering.max.kbytes", (self.queue_bytes / 1024).max(1).to_string());
-        if !self.idempotent {
-            config.set("max.in.flight.requests.per.connection", IN_FLIGHT_MAX);
-        }
+            .set("queue.buffering.max.kbytes", (self.queue_bytes / 1024).max(1).to_string())
+            .set("max.in.flight.requests.per.connection", self.in_flight_max());
         config
+    }
+
+    fn in_flight_max(&self) -> &'static str {
+        if self.idempotent { IDEMPOTENT_IN_FLIGHT_MAX } else { IN_FLIGHT_MAX }
     }
 }
 

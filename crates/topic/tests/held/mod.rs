@@ -140,7 +140,7 @@ fn requests(
 }
 
 /// Returns what a reader of committed messages sees.
-async fn published(brokers: &str, topic: &str) -> Vec<Vec<u8>> {
+pub(crate) async fn published(brokers: &str, topic: &str) -> Vec<Vec<u8>> {
     let reader = TableReader::open_to_end(brokers, topic).await.unwrap();
     let messages = reader.read_to_end().await.unwrap();
     messages.into_iter().filter_map(|message| message.payload).collect()
