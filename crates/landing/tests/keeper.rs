@@ -24,13 +24,17 @@ use crate::harness::{
 
 /// A keeper that unloads at once and checks only when called.
 fn keeper(world: &World) -> (Gates, Keeper) {
+    keeper_with(world, FailPoints::default())
+}
+
+fn keeper_with(world: &World, points: FailPoints) -> (Gates, Keeper) {
     let (gates, mut keeper) = Gates::new(
         world.pool.clone(),
         world.gate.clone(),
         Arc::new(NoQueue),
         "keeper",
         PRELOAD,
-        FailPoints::default(),
+        points,
     );
     keeper.unload_after = Duration::ZERO;
     (gates, keeper)
@@ -218,6 +222,22 @@ async fn a_rebuilder_that_died_after_its_bump_is_replaced_at_the_next_look() {
     look(&mut keeper, now()).await;
     let meta = world.meta().await;
     assert!(meta.is_open() && Some(meta.epoch) > bumped, "{meta:?} after {bumped:?}");
+    world.assert_gate_equals_mysql().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gate_that_another_process_has_opened_meanwhile_is_not_closed_again() {
+    let world = World::without_gate("opened meanwhile", 10, 1).await;
+    let points = FailPoints::default();
+    let (_gates, mut keeper) = keeper_with(&world, points.clone());
+    let mut held = points.hold("rebuild.before_lease");
+    let late = tokio::spawn(async move { look(&mut keeper, now()).await });
+    held.reached(1).await;
+    let published = world.rebuild().await;
+    held.let_go();
+    late.await.unwrap();
+    let stock = stock::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
+    assert_eq!((world.meta().await.epoch, stock.epoch), (published, published));
     world.assert_gate_equals_mysql().await;
 }
 

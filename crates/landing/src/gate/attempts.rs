@@ -105,10 +105,15 @@ impl Drop for Draining {
 }
 
 impl Gates {
-    /// Rebuilds the gate and learns its epoch, unless another process is rebuilding it, a rebuild failed a moment ago,
-    /// or one waits for the queue. Does not wait for the queue itself.
+    /// Rebuilds a gate that is not open and learns its epoch, unless another process is rebuilding it, a rebuild failed
+    /// a moment ago, or one waits for the queue. Does not wait for the queue itself.
     pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
         self.attempt(template, Aim::Open).await
+    }
+
+    /// Rebuilds a gate that may be open, under the same conditions.
+    pub(crate) async fn replace(&self, template: TemplateId) -> Result<(), RebuildError> {
+        self.attempt(template, Aim::Replace).await
     }
 
     /// Rebuilds a gate that was found wrong, under the same conditions. If it is wrong again before a check finds it
@@ -118,7 +123,7 @@ impl Gates {
         if self.attempts.rests(template) {
             return Ok(());
         }
-        let rebuilt = self.rebuild(template).await;
+        let rebuilt = self.replace(template).await;
         Attempts::note_in(&self.attempts.wrong, template, true);
         rebuilt
     }

@@ -291,7 +291,7 @@ impl Keeper {
         let is_behind = |facts: &QueueFacts| facts.epoch == epoch && facts.queued_epoch < epoch;
         match facts.filter(is_behind) {
             None => {}
-            Some(QueueFacts { ever_queued: true, .. }) => self.gates.rebuild(template).await?,
+            Some(QueueFacts { ever_queued: true, .. }) => self.gates.replace(template).await?,
             Some(_) => {
                 let set = stock::set_queued_epoch(&mut connection, template, epoch);
                 if connect::within(set).await? {

@@ -29,7 +29,7 @@ use mysql_store::{
     stock::{self, Stock},
     template,
 };
-use redis_gate::{Gate, GateError, OpenFacts};
+use redis_gate::{Gate, GateError, Meta, OpenFacts};
 use runtime::FailPoints;
 use thiserror::Error;
 use tracing::info;
@@ -53,7 +53,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 pub enum Rebuilt {
     /// The gate is open in this epoch.
     Open(Epoch),
-    /// Another process is rebuilding it.
+    /// Another process is rebuilding it, or has done so since this one looked.
     Elsewhere,
     /// A newer epoch has begun; its rebuilder opens the gate.
     Overtaken,
@@ -106,8 +106,10 @@ pub(crate) struct RebuildContext<'a> {
 /// The aim of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aim {
-    /// An open gate.
+    /// An open gate. Nothing is to be done if another process has opened it meanwhile.
     Open,
+    /// A gate of a new epoch, whatever is there.
+    Replace,
     /// No gate, and a queue that is closed for good: the template is over.
     Close,
 }
@@ -134,8 +136,8 @@ impl<'a> RebuildContext<'a> {
 }
 
 /// Rebuilds the gate of `template` on behalf of `holder`, unless another process is rebuilding it. Waits until the
-/// claims that were queued before have landed, however long that takes. The fail points are `rebuild.before_epoch`
-/// (inside the transaction), `rebuild.before_begin`, `rebuild.before_drain`, `rebuild.before_queued_epoch`,
+/// claims that were queued before have landed, however long that takes. The fail points are `rebuild.before_lease`,
+/// `rebuild.before_epoch` (inside the transaction), `rebuild.before_begin`, `rebuild.before_drain`, `rebuild.before_queued_epoch`,
 /// `rebuild.before_read` and `rebuild.before_open`.
 ///
 /// # Errors
@@ -149,7 +151,7 @@ pub async fn rebuild(
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
-    let (servers, aim, drains) = ((pool, gate), (template, Aim::Open), Drains::default());
+    let (servers, aim, drains) = ((pool, gate), (template, Aim::Replace), Drains::default());
     let context = RebuildContext::new(servers, (queue, &drains), aim, holder, points);
     match begin(&context, started).await? {
         Begun::Ended(rebuilt) => Ok(rebuilt),
@@ -166,23 +168,49 @@ pub(crate) async fn begin(
     context: &RebuildContext<'_>,
     started: Instant,
 ) -> Result<Begun, RebuildError> {
+    context.points.reach("rebuild.before_lease").await?;
     let mut connection = connect::acquire(context.pool).await?;
     let taken = lease::take(&mut connection, &context.lease, context.holder, LEASE);
     if !connect::within(taken).await? {
         return Ok(Begun::Ended(Rebuilt::Elsewhere));
     }
-    let begun = match raise_epoch(context).await {
-        Ok(Some(epoch)) => begin_epoch(&mut connection, context, epoch).await,
-        Ok(None) => Ok(Begun::Ended(Rebuilt::NoTemplate)),
-        Err(error) => Err(error),
-    };
-    match begun {
+    match raise_and_begin(&mut connection, context).await {
         Ok(Begun::Drains(epoch)) => Ok(Begun::Drains(epoch)),
         Ok(Begun::Ended(rebuilt)) => {
             ended(&mut connection, context, started, Ok(rebuilt)).await.map(Begun::Ended)
         }
         Err(error) => ended(&mut connection, context, started, Err(error)).await.map(Begun::Ended),
     }
+}
+
+async fn raise_and_begin(
+    connection: &mut MySqlConnection,
+    context: &RebuildContext<'_>,
+) -> Result<Begun, RebuildError> {
+    if context.aim == Aim::Open && is_open(connection, context).await? {
+        return Ok(Begun::Ended(Rebuilt::Elsewhere));
+    }
+    match raise_epoch(context).await? {
+        Some(epoch) => begin_epoch(connection, context, epoch).await,
+        None => Ok(Begun::Ended(Rebuilt::NoTemplate)),
+    }
+}
+
+/// Returns whether the gate is open under MySQL's epoch. Read under the lease: a process that saw the gate while
+/// another one was loading it would close it again just after its template was reported as published.
+async fn is_open(
+    connection: &mut MySqlConnection,
+    context: &RebuildContext<'_>,
+) -> Result<bool, RebuildError> {
+    let stock = connect::within(stock::get(connection, context.template)).await?;
+    let meta = match context.gate.meta(context.template).await {
+        Err(error) if error.is_of_keys() => return Ok(false),
+        meta => meta?,
+    };
+    let epoch = stock.map(|stock| stock.epoch);
+    let is_open =
+        |meta: Meta| meta.is_open() && meta.unreadable.is_none() && Some(meta.epoch) == epoch;
+    Ok(meta.is_some_and(is_open))
 }
 
 /// Ends a rebuild that has to wait for the queue.
