@@ -61,3 +61,53 @@ async fn a_list_shows_what_it_can_read_and_names_what_it_cannot() {
     assert!(list("/v1/templates").await.get("unreadable").is_none(), "nothing is damaged there");
     world.end().await;
 }
+
+/// A damaged row of each list of a template, and what names it there.
+#[tokio::test]
+async fn a_templates_lists_and_exports_name_the_row_that_they_cannot_read_and_have_all_others() {
+    let world = World::start("damaged history").await;
+    let template = world.template(10, |new| NewTemplate { per_user_limit: 2, ..new }).await;
+    let shopper = world.api().shopper(UserId(1)).unwrap();
+    let mut claimed = Vec::new();
+    for name in ["a", "b"] {
+        let answer = shopper.claim(template, Some(name), 1).await.unwrap();
+        claimed.push(answer.json::<Claimed>().unwrap());
+    }
+    let (claim, coupon) = (claimed[0].id.to_string(), claimed[1].coupons[0].id.to_string());
+    let mut connection = world.mysql().await;
+    for statement in [
+        "set session sql_mode = ''".to_owned(),
+        format!("update claim set created_at = '0000-00-00 00:00:00' where id = {claim}"),
+        format!("update user_coupon set status = 99, version = version + 1 where id = {coupon}"),
+        format!("update stock_movement set kind = 99 where template_id = {template} and seq = 1"),
+    ] {
+        verify::execute(&mut connection, &statement).await.unwrap();
+    }
+    let lists = [
+        ("claims", claim.clone(), 1),
+        ("coupons", coupon, 1),
+        ("movements", "1".to_owned(), 0),
+        ("ledger", format!("claim {claim}"), 1),
+    ];
+    for (list, named, others) in lists {
+        let answer = |form: &'static str| {
+            let path = format!("/v1/templates/{template}/{list}");
+            let request = world.api().operator(Method::GET, &path).header("accept", form);
+            async { world.api().send(request).await.unwrap() }
+        };
+        let page: Value = answer("application/json").await.json().unwrap();
+        let unreadable = page["unreadable"].as_array().unwrap();
+        assert!(unreadable.contains(&json!(named)), "{list}: {page}");
+        assert_eq!(page["data"].as_array().unwrap().len(), others, "{list}: {page}");
+        let lines = answer("application/x-ndjson").await.body;
+        let damaged = json!({ "unreadable": named }).to_string();
+        assert!(lines.lines().any(|line| line == damaged), "{list}: {lines}");
+        assert_eq!(lines.lines().count(), others + unreadable.len(), "{list}: {lines}");
+        let table = answer("text/csv").await.body;
+        let heads = table.lines().next().unwrap().split(',').count();
+        let damaged = format!("unreadable {named}{}", ",".repeat(heads - 1));
+        assert!(table.lines().any(|line| line == damaged), "{list}: {table}");
+        assert_eq!(table.lines().count(), 1 + others + unreadable.len(), "{list}: {table}");
+    }
+    world.end().await;
+}

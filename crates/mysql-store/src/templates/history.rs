@@ -4,9 +4,15 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, TemplateId, UserId};
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{FromRow, MySqlConnection, Row as _, mysql::MySqlRow};
 
-use crate::{StoreError, code::Code, datetime::NullableTime, templates::movement::Kind};
+use crate::{
+    StoreError,
+    code::Code,
+    datetime::NullableTime,
+    listed::{Listed, listed},
+    templates::movement::Kind,
+};
 
 /// A movement of a template's stock.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -96,17 +102,28 @@ pub struct BehindCoupon {
     pub number: i64,
 }
 
-/// Returns the movements after `seq`, at most `limit`, in order.
-///
-/// # Errors
-/// The statement fails.
+/// A claim's row that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedClaim {
+    pub id: i64,
+    pub behind: BehindClaim,
+}
+
+/// A coupon's row that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedCoupon {
+    pub id: i64,
+    pub behind: BehindCoupon,
+}
+
+/// Returns the movements after `seq`, at most `limit`, in order. Of one that cannot be read: its number.
 pub async fn movements(
     connection: &mut MySqlConnection,
     template: TemplateId,
     seq: i64,
     limit: u32,
-) -> Result<Vec<MovementLine>, StoreError> {
-    sqlx::query_as(
+) -> Result<Vec<Listed<MovementLine, i64>>, StoreError> {
+    let rows = sqlx::query(
         "select seq, kind, delta, coalesce(delta_stock, delta) as delta_stock, reason, actor, \
          created_at, total_after, stock_after from stock_movement \
          where template_id = ? and seq > ? order by seq limit ?",
@@ -115,25 +132,23 @@ pub async fn movements(
     .bind(seq)
     .bind(limit)
     .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read a chunk of stock movements"))
+    .await;
+    rows.and_then(|rows| listed(&rows, MovementLine::from_row, |row| row.try_get("seq")))
+        .map_err(StoreError::query("read a chunk of stock movements"))
 }
 
 /// Returns the next claims, at most `limit`, by user and request: of all users or of one.
-///
-/// # Errors
-/// The statement fails.
 pub async fn claims(
     connection: &mut MySqlConnection,
     template: TemplateId,
     user: Option<UserId>,
     behind: Option<&BehindClaim>,
     limit: u32,
-) -> Result<Vec<ClaimLine>, StoreError> {
+) -> Result<Vec<Listed<ClaimLine, DamagedClaim>>, StoreError> {
     // No user is below 0, and no request is empty.
     let (after, request) = behind.map_or((-1, &[][..]), |at| (at.user.0, &at.request_id[..]));
     let query = match user {
-        Some(user) => sqlx::query_as(
+        Some(user) => sqlx::query(
             "select id, user_id, request_id, quantity, state, valid_from, valid_until, created_at \
              from claim force index (primary) where template_id = ? and user_id = ? \
              and request_id > ? order by user_id, request_id limit ?",
@@ -141,7 +156,7 @@ pub async fn claims(
         .bind(template.0)
         .bind(user.0)
         .bind(request),
-        None => sqlx::query_as(
+        None => sqlx::query(
             "select id, user_id, request_id, quantity, state, valid_from, valid_until, created_at \
              from claim force index (primary) where template_id = ? \
              and (user_id > ? or (user_id = ? and request_id > ?)) \
@@ -152,27 +167,22 @@ pub async fn claims(
         .bind(after)
         .bind(request),
     };
-    query
-        .bind(limit)
-        .fetch_all(connection)
-        .await
+    let rows = query.bind(limit).fetch_all(connection).await;
+    rows.and_then(|rows| listed(&rows, ClaimLine::from_row, DamagedClaim::of))
         .map_err(StoreError::query("read a chunk of claims"))
 }
 
 /// Returns the next coupons, at most `limit`, by user and number: of all users or of one.
-///
-/// # Errors
-/// The statement fails.
 pub async fn coupons(
     connection: &mut MySqlConnection,
     template: TemplateId,
     user: Option<UserId>,
     behind: Option<BehindCoupon>,
     limit: u32,
-) -> Result<Vec<CouponLine>, StoreError> {
+) -> Result<Vec<Listed<CouponLine, DamagedCoupon>>, StoreError> {
     let (after, number) = behind.map_or((-1, -1), |at| (at.user.0, at.number));
     let query = match user {
-        Some(user) => sqlx::query_as(
+        Some(user) => sqlx::query(
             "select id, user_id, claim_no, issued_no, claim_id, status, claimed_at, valid_from, \
              valid_until, used_at, order_ref from user_coupon force index (uq_number) \
              where template_id = ? and user_id = ? and claim_no > ? \
@@ -181,7 +191,7 @@ pub async fn coupons(
         .bind(template.0)
         .bind(user.0)
         .bind(number),
-        None => sqlx::query_as(
+        None => sqlx::query(
             "select id, user_id, claim_no, issued_no, claim_id, status, claimed_at, valid_from, \
              valid_until, used_at, order_ref from user_coupon force index (uq_number) \
              where template_id = ? and (user_id > ? or (user_id = ? and claim_no > ?)) \
@@ -192,9 +202,23 @@ pub async fn coupons(
         .bind(after)
         .bind(number),
     };
-    query
-        .bind(limit)
-        .fetch_all(connection)
-        .await
+    let rows = query.bind(limit).fetch_all(connection).await;
+    rows.and_then(|rows| listed(&rows, CouponLine::from_row, DamagedCoupon::of))
         .map_err(StoreError::query("read a chunk of coupons"))
+}
+
+impl DamagedClaim {
+    fn of(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        let user = UserId(row.try_get("user_id")?);
+        let behind = BehindClaim { user, request_id: row.try_get("request_id")? };
+        Ok(Self { id: row.try_get("id")?, behind })
+    }
+}
+
+impl DamagedCoupon {
+    fn of(row: &MySqlRow) -> Result<Self, sqlx::Error> {
+        let user = UserId(row.try_get("user_id")?);
+        let behind = BehindCoupon { user, number: row.try_get("claim_no")? };
+        Ok(Self { id: row.try_get("id")?, behind })
+    }
 }

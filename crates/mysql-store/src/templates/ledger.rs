@@ -6,9 +6,14 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{CLOCK_SKEW_MAX, ClaimId, ClaimState, TemplateId, UserId, read_returned};
-use sqlx::{FromRow, MySqlConnection};
+use sqlx::{FromRow, MySqlConnection, Row as _};
 
-use crate::{StoreError, code::Code, templates::movement::Kind};
+use crate::{
+    StoreError,
+    code::Code,
+    listed::{Listed, listed},
+    templates::movement::Kind,
+};
 
 /// Entries of `uq_claim_id` that one chunk passes over: few enough for one statement. Not measured.
 const SCANNED_MAX: u32 = 20_000;
@@ -44,6 +49,10 @@ pub enum Entry {
         actor: String,
         at: DateTime<Utc>,
     },
+    /// A claim of this id that cannot be read. Whether it landed, and when, is not known.
+    DamagedClaim(i64),
+    /// A movement of this number that cannot be read.
+    DamagedMovement(i64),
     /// Nothing: the chunk ends here, and there may be more behind it.
     Gap,
 }
@@ -81,15 +90,17 @@ struct MovementRow {
     kind: Kind,
     delta: i64,
     delta_stock: i64,
-    returned: Option<String>,
+    #[sqlx(try_from = "Option<String>")]
+    returned: OneUser,
     reason: String,
     actor: String,
     created_at: DateTime<Utc>,
 }
 
-/// The next rows of one table, newest first, and the position down to which they are complete.
+/// The next rows of one table, newest first, and the position down to which they are complete. A row that cannot be
+/// read is its id or number.
 struct Read<T> {
-    rows: Vec<T>,
+    rows: Vec<Listed<T, i64>>,
     /// `None`: to the end.
     down_to: Option<i64>,
 }
@@ -119,16 +130,17 @@ pub async fn chunk(
     } else {
         nothing
     };
-    merged(claims, movements, behind, limit)
+    Ok(merged(claims, movements, behind, limit))
 }
 
-/// Merges claims and movements by time, down to where one of them is not read completely.
+/// Merges claims and movements by time, down to where one of them is not read completely. A row without a time that can
+/// be read comes as soon as its table reaches it.
 fn merged(
     claims: Read<ClaimRow>,
     movements: Read<MovementRow>,
     mut behind: Position,
     limit: u32,
-) -> Result<Vec<Line>, StoreError> {
+) -> Vec<Line> {
     let mut lines = Vec::new();
     let (mut of_claims, mut of_movements) =
         (claims.rows.into_iter().peekable(), movements.rows.into_iter().peekable());
@@ -136,21 +148,32 @@ fn merged(
         let is_full = lines.len() >= limit as usize;
         let takes_claim = match (of_claims.peek(), of_movements.peek()) {
             _ if is_full => break,
-            (Some(claim), Some(movement)) => claim.created_at >= movement.created_at,
+            (Some(Listed::Unreadable(_)), _) => true,
+            (_, Some(Listed::Unreadable(_))) => false,
+            (Some(Listed::Row(claim)), Some(Listed::Row(movement))) => {
+                claim.created_at >= movement.created_at
+            }
             (Some(_), None) if movements.down_to.is_none() => true,
             (None, Some(_)) if claims.down_to.is_none() => false,
             _ => break,
         };
         if takes_claim {
             let Some(row) = of_claims.next() else { break };
-            behind.claim = row.id.0;
-            if row.state == ClaimState::Landed {
-                lines.push(Line { entry: row.into(), behind });
-            }
+            behind.claim = row.position(|row| row.id.0);
+            let entry = match row {
+                Listed::Row(row) if row.state != ClaimState::Landed => continue,
+                Listed::Row(row) => row.into(),
+                Listed::Unreadable(id) => Entry::DamagedClaim(id),
+            };
+            lines.push(Line { entry, behind });
         } else {
             let Some(row) = of_movements.next() else { break };
-            behind.seq = row.seq;
-            lines.push(Line { entry: row.entry()?, behind });
+            behind.seq = row.position(|row| row.seq);
+            let entry = match row {
+                Listed::Row(row) => row.into(),
+                Listed::Unreadable(seq) => Entry::DamagedMovement(seq),
+            };
+            lines.push(Line { entry, behind });
         }
     }
     let claims_left = of_claims.peek().is_some();
@@ -164,7 +187,7 @@ fn merged(
     if is_cut {
         lines.push(Line { entry: Entry::Gap, behind });
     }
-    Ok(lines)
+    lines
 }
 
 async fn movements(
@@ -174,7 +197,7 @@ async fn movements(
     limit: u32,
 ) -> Result<Read<MovementRow>, StoreError> {
     // A list of several users may have kilobytes, and is not shown.
-    let rows: Vec<MovementRow> = sqlx::query_as(
+    let rows = sqlx::query(
         "select seq, kind, delta, coalesce(delta_stock, delta) as delta_stock, \
          if(locate(',', returned) = 0, returned, null) as returned, reason, actor, created_at \
          from stock_movement where template_id = ? and seq < ? order by seq desc limit ?",
@@ -183,10 +206,12 @@ async fn movements(
     .bind(below)
     .bind(limit)
     .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read a ledger's movements"))?;
+    .await;
+    let rows = rows
+        .and_then(|rows| listed(&rows, MovementRow::from_row, |row| row.try_get("seq")))
+        .map_err(StoreError::query("read a ledger's movements"))?;
     let last = rows.last().filter(|_| rows.len() >= limit as usize);
-    let down_to = last.map(|row| row.seq).filter(|seq| *seq > 1);
+    let down_to = last.map(|row| row.position(|row| row.seq)).filter(|seq| *seq > 1);
     Ok(Read { rows, down_to })
 }
 
@@ -214,7 +239,7 @@ async fn claims(
     let (scanned, Some(lowest)) = passed else {
         return Ok(Read { rows: Vec::new(), down_to: None });
     };
-    let rows: Vec<ClaimRow> = sqlx::query_as(
+    let rows = sqlx::query(
         "select claim.id, claim.user_id, cast(claim.quantity as signed) as quantity, claim.state, \
          claim.created_at from (select template_id, user_id, request_id \
          from claim force index (uq_claim_id) where id < ? and id >= ? and template_id = ? \
@@ -226,11 +251,13 @@ async fn claims(
     .bind(template.0)
     .bind(limit)
     .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("read a ledger's claims"))?;
+    .await;
+    let rows = rows
+        .and_then(|rows| listed(&rows, ClaimRow::from_row, |row| row.try_get("id")))
+        .map_err(StoreError::query("read a ledger's claims"))?;
     let is_cut = rows.len() >= limit as usize;
     let down_to = match rows.last() {
-        Some(row) if is_cut => Some(row.id.0),
+        Some(row) if is_cut => Some(row.position(|row| row.id.0)),
         _ if scanned >= i64::from(SCANNED_MAX) => Some(lowest),
         _ => None,
     };
@@ -265,21 +292,30 @@ impl From<ClaimRow> for Entry {
     }
 }
 
-impl MovementRow {
-    fn entry(self) -> Result<Entry, StoreError> {
-        let unreadable = |_| StoreError::unreadable("stock_movement.returned");
-        let returned = read_returned(self.returned.as_deref().unwrap_or_default());
-        let user = returned.map_err(unreadable)?.first().map(|one| one.user);
-        Ok(Entry::Movement {
-            seq: self.seq,
-            kind: self.kind,
-            delta: self.delta,
-            delta_stock: self.delta_stock,
-            user,
-            reason: self.reason,
-            actor: self.actor,
-            at: self.created_at,
-        })
+impl From<MovementRow> for Entry {
+    fn from(row: MovementRow) -> Self {
+        Self::Movement {
+            seq: row.seq,
+            kind: row.kind,
+            delta: row.delta,
+            delta_stock: row.delta_stock,
+            user: row.returned.0,
+            reason: row.reason,
+            actor: row.actor,
+            at: row.created_at,
+        }
+    }
+}
+
+/// The one user that a movement concerns, if it concerns one.
+struct OneUser(Option<UserId>);
+
+impl TryFrom<Option<String>> for OneUser {
+    type Error = coupon::ReturnedError;
+
+    fn try_from(returned: Option<String>) -> Result<Self, Self::Error> {
+        let returned = read_returned(returned.as_deref().unwrap_or_default())?;
+        Ok(Self(returned.first().map(|one| one.user)))
     }
 }
 
@@ -299,7 +335,7 @@ mod tests {
             state: ClaimState::Landed,
             created_at: at(*id),
         };
-        Read { rows: ids.iter().map(row).collect(), down_to }
+        Read { rows: ids.iter().map(row).map(Listed::Row).collect(), down_to }
     }
 
     fn movements(seqs: &[(i64, i64)], down_to: Option<i64>) -> Read<MovementRow> {
@@ -308,12 +344,12 @@ mod tests {
             kind: Kind::Return,
             delta: 0,
             delta_stock: 1,
-            returned: None,
+            returned: OneUser(None),
             reason: String::new(),
             actor: String::new(),
             created_at: at(*ms),
         };
-        Read { rows: seqs.iter().map(row).collect(), down_to }
+        Read { rows: seqs.iter().map(row).map(Listed::Row).collect(), down_to }
     }
 
     /// Claims by their ids, movements by minus their numbers, a gap as 0; and the last position.
@@ -323,10 +359,12 @@ mod tests {
         limit: u32,
     ) -> (Vec<i64>, Position) {
         let behind = Position { claim: i64::MAX, seq: i64::MAX };
-        let lines = merged(claims, movements, behind, limit).unwrap();
+        let lines = merged(claims, movements, behind, limit);
         let number = |line: &Line| match &line.entry {
             Entry::Claim { id, .. } => id.0,
             Entry::Movement { seq, .. } => -seq,
+            Entry::DamagedClaim(id) => *id,
+            Entry::DamagedMovement(seq) => -seq,
             Entry::Gap => 0,
         };
         (lines.iter().map(number).collect(), lines.last().map_or(behind, |line| line.behind))
@@ -338,6 +376,18 @@ mod tests {
             order(claims(&[90, 50, 20], None), movements(&[(2, 60), (1, 10)], None), 9);
         assert_eq!(all, [90, -2, 50, 20, -1]);
         assert_eq!(last, Position { claim: 20, seq: 1 });
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_keeps_its_place_in_its_table_and_holds_nothing_up() {
+        let mut damaged = claims(&[90, 50, 20], None);
+        damaged.rows[1] = Listed::Unreadable(50);
+        let (all, last) = order(damaged, movements(&[(2, 60), (1, 10)], None), 9);
+        assert_eq!(all, [90, 50, -2, 20, -1]);
+        assert_eq!(last, Position { claim: 20, seq: 1 });
+        let mut damaged = movements(&[(2, 60), (1, 10)], None);
+        damaged.rows[0] = Listed::Unreadable(2);
+        assert_eq!(order(claims(&[90], None), damaged, 9).0, [-2, 90, -1]);
     }
 
     #[test]

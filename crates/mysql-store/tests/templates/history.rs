@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 use coupon::{CouponStatus, ReturnedStock};
 use mysql_store::{
+    Listed,
     history::{self, BehindCoupon},
     landing::Attempt,
     returns::{Cause, Return},
@@ -28,8 +29,8 @@ async fn returned_coupons_keep_their_numbers_in_lists_and_movements_say_what_the
 
     let connection = &mut store.connection;
     let movements = history::movements(connection, TEMPLATE, 0, 9).await.unwrap();
-    let kinds: Vec<_> =
-        movements.iter().map(|line| (line.kind, line.delta, line.delta_stock)).collect();
+    let movements = movements.into_iter().map(|line| line.into_row().unwrap());
+    let kinds: Vec<_> = movements.map(|line| (line.kind, line.delta, line.delta_stock)).collect();
     assert_eq!(kinds, [(Kind::Total, 9, 9), (Kind::Return, 0, 2), (Kind::Return, -1, 0)]);
 
     // Pages of one coupon each: the live number first, then what came back, by id.
@@ -37,11 +38,13 @@ async fn returned_coupons_keep_their_numbers_in_lists_and_movements_say_what_the
     loop {
         let page = history::coupons(connection, TEMPLATE, Some(USER), behind, 1).await.unwrap();
         let [line] = &page[..] else { break };
+        let line = line.row().unwrap();
         shown.push((line.id, line.number(), line.status));
         behind = Some(BehindCoupon { user: line.user_id, number: line.claim_no });
     }
     let all = history::coupons(connection, TEMPLATE, None, None, 9).await.unwrap();
-    assert_eq!(shown, all.iter().map(|c| (c.id, c.number(), c.status)).collect::<Vec<_>>());
+    let all = all.iter().filter_map(Listed::row).map(|c| (c.id, c.number(), c.status));
+    assert_eq!(shown, all.collect::<Vec<_>>());
     assert_eq!(shown.remove(0), (ids(&again)[0], 1, CouponStatus::Held));
     let (lapsed, cancelled) = (CouponStatus::Lapsed, CouponStatus::Cancelled);
     let [one, two] = ids(&over)[..] else { panic!("{over:?}") };

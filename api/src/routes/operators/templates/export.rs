@@ -13,9 +13,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use coupon::{MerchantId, TemplateId};
-use mysql_store::{MySqlConnection, MySqlPool, StoreError, connect};
+use mysql_store::{Listed, MySqlConnection, MySqlPool, StoreError, connect};
 use runtime::Backoff;
 use serde::Serialize;
+use serde_json::json;
 use tokio::{sync::mpsc, time::timeout};
 use tracing::{info, warn};
 
@@ -53,9 +54,11 @@ const TRIES: u32 = 4;
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// A list of rows of a template.
-pub(crate) trait List: Send + Sync + 'static {
+pub(crate) trait List: Sized + Send + Sync + 'static {
     /// A row as it is stored.
     type Line: Send + Sync;
+    /// Where a row stands that cannot be read.
+    type Damaged: Send + Sync;
     /// A row as it is shown.
     type Row: Serialize + Send;
     /// A position behind a row, and the text of a cursor.
@@ -72,9 +75,12 @@ pub(crate) trait List: Send + Sync + 'static {
         connection: &mut MySqlConnection,
         behind: Option<&Self::Position>,
         limit: u32,
-    ) -> impl Future<Output = Result<Vec<Self::Line>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Read<Self>>, StoreError>> + Send;
 
-    fn position(line: &Self::Line) -> Self::Position;
+    fn position(read: &Read<Self>) -> Self::Position;
+
+    /// Returns what names a row that cannot be read.
+    fn name(damaged: &Self::Damaged) -> String;
 
     /// Whether the filters admit a row.
     fn admits(&self, line: &Self::Line) -> bool;
@@ -82,13 +88,16 @@ pub(crate) trait List: Send + Sync + 'static {
     fn row(&self, line: Self::Line) -> Self::Row;
 
     /// Whether a chunk that was read with this limit is the last.
-    fn is_last(chunk: &[Self::Line], limit: u32) -> bool {
+    fn is_last(chunk: &[Read<Self>], limit: u32) -> bool {
         chunk.len() < limit as usize
     }
 
     /// Writes a row's cells.
     fn cells(row: &Self::Row, line: &mut Line<'_>);
 }
+
+/// A row of a list, or where one stands that cannot be read.
+pub(crate) type Read<L> = Listed<<L as List>::Line, <L as List>::Damaged>;
 
 /// Answers a request for a list: with a page or, if the client prefers it, with all rows.
 pub(crate) async fn answer<L: List>(
@@ -130,27 +139,32 @@ pub(super) async fn page<L: List>(
     mut behind: Option<L::Position>,
     limit: u32,
 ) -> Result<Page<L::Row>, Problem> {
-    let mut rows: Vec<L::Row> = Vec::new();
+    let (mut rows, mut unreadable) = (Vec::<L::Row>::new(), Vec::new());
     let mut read = 0;
     while read < PAGE_READ_MAX {
         let chunk = read_chunk(pool, list, behind.as_ref(), PAGE_CHUNK).await?;
         let is_last = L::is_last(&chunk, PAGE_CHUNK);
         for line in chunk {
             let position = L::position(&line);
-            if list.admits(&line) {
-                if rows.len() == limit as usize {
-                    return Ok(Page::new(rows, behind.map(|behind| behind.to_string())));
+            // Filters cannot judge a row that cannot be read: it is always named.
+            if line.row().is_none_or(|row| list.admits(row)) {
+                if rows.len() + unreadable.len() == limit as usize {
+                    let next = behind.map(|behind| behind.to_string());
+                    return Ok(Page::new(rows, next).without(unreadable));
                 }
-                rows.push(list.row(line));
+                match line {
+                    Listed::Row(row) => rows.push(list.row(row)),
+                    Listed::Unreadable(damaged) => unreadable.push(L::name(&damaged)),
+                }
             }
             behind = Some(position);
         }
         if is_last {
-            return Ok(Page::new(rows, None));
+            return Ok(Page::new(rows, None).without(unreadable));
         }
         read += PAGE_CHUNK;
     }
-    Ok(Page::new(rows, behind.map(|behind| behind.to_string())))
+    Ok(Page::new(rows, behind.map(|behind| behind.to_string())).without(unreadable))
 }
 
 /// Starts an export. It lasts until its client has all rows, at most [`EXPORT_MAX`].
@@ -197,8 +211,16 @@ async fn send_all<L: List>(
             if is_last { Ok(Vec::new()) } else { read_again(pool, list, behind.as_ref()).await }
         };
         let send = async {
-            for line in chunk.into_iter().filter(|line| list.admits(line)) {
-                write::<L>(&mut bytes, form, &list.row(line));
+            for read in chunk {
+                match read {
+                    Listed::Row(line) if list.admits(&line) => {
+                        write::<L>(&mut bytes, form, &list.row(line));
+                    }
+                    Listed::Row(_) => continue,
+                    Listed::Unreadable(damaged) => {
+                        write_damaged::<L>(&mut bytes, form, &L::name(&damaged));
+                    }
+                }
                 rows += 1;
             }
             let bytes = Bytes::from(std::mem::take(&mut bytes));
@@ -241,12 +263,27 @@ fn write<L: List>(bytes: &mut String, form: Form, row: &L::Row) {
     bytes.push('\n');
 }
 
+/// Writes a line for a row that cannot be read, so that nobody takes the rest for the whole.
+fn write_damaged<L: List>(bytes: &mut String, form: Form, name: &str) {
+    if form == Form::Csv {
+        let mut line = Line::begin(bytes);
+        line.plain(format_args!("unreadable {name}"));
+        for _ in 1..L::COLUMNS.len() {
+            line.maybe(None::<&str>);
+        }
+        line.end();
+        return;
+    }
+    bytes.push_str(&json!({ "unreadable": name }).to_string());
+    bytes.push('\n');
+}
+
 /// Reads a chunk of an export, again after a failure.
 async fn read_again<L: List>(
     pool: &MySqlPool,
     list: &L,
     behind: Option<&L::Position>,
-) -> Result<Vec<L::Line>, StoreError> {
+) -> Result<Vec<Read<L>>, StoreError> {
     let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
     let mut tries = 1;
     loop {
@@ -266,7 +303,7 @@ async fn read_chunk<L: List>(
     list: &L,
     behind: Option<&L::Position>,
     limit: u32,
-) -> Result<Vec<L::Line>, StoreError> {
+) -> Result<Vec<Read<L>>, StoreError> {
     connect::within(async {
         let mut connection = connect::acquire(pool).await?;
         list.read(&mut connection, behind, limit).await

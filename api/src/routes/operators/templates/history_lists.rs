@@ -9,8 +9,11 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};
 use coupon::{ClaimState, CouponStatus, TemplateId, UserId};
 use mysql_store::{
-    MySqlConnection, StoreError,
-    history::{self, BehindClaim, BehindCoupon, ClaimLine, CouponLine, MovementLine},
+    Listed, MySqlConnection, StoreError,
+    history::{
+        self, BehindClaim, BehindCoupon, ClaimLine, CouponLine, DamagedClaim, DamagedCoupon,
+        MovementLine,
+    },
 };
 
 use crate::{
@@ -21,7 +24,10 @@ use crate::{
     },
     routes::{
         bodies::history_rows::{ClaimRow, CouponRow, MovementRow},
-        operators::templates::{export::List, ledger_list::EntryKind},
+        operators::templates::{
+            export::{List, Read},
+            ledger_list::EntryKind,
+        },
     },
 };
 
@@ -67,6 +73,8 @@ pub(crate) struct Coupons {
 
 impl List for Movements {
     type Line = MovementLine;
+    /// Its number.
+    type Damaged = i64;
     type Row = MovementRow;
     type Position = Seq;
 
@@ -79,13 +87,17 @@ impl List for Movements {
         connection: &mut MySqlConnection,
         behind: Option<&Seq>,
         limit: u32,
-    ) -> Result<Vec<MovementLine>, StoreError> {
+    ) -> Result<Vec<Read<Self>>, StoreError> {
         let seq = behind.map_or(0, |behind| behind.0);
         history::movements(connection, self.template, seq, limit).await
     }
 
-    fn position(line: &MovementLine) -> Seq {
-        Seq(line.seq)
+    fn position(read: &Read<Self>) -> Seq {
+        Seq(read.position(|line| line.seq))
+    }
+
+    fn name(seq: &i64) -> String {
+        seq.to_string()
     }
 
     fn admits(&self, line: &MovementLine) -> bool {
@@ -121,6 +133,7 @@ impl List for Movements {
 
 impl List for Claims {
     type Line = ClaimLine;
+    type Damaged = DamagedClaim;
     type Row = ClaimRow;
     type Position = ClaimCursor;
 
@@ -133,13 +146,22 @@ impl List for Claims {
         connection: &mut MySqlConnection,
         behind: Option<&ClaimCursor>,
         limit: u32,
-    ) -> Result<Vec<ClaimLine>, StoreError> {
+    ) -> Result<Vec<Read<Self>>, StoreError> {
         let behind = behind.map(|behind| &behind.0);
         history::claims(connection, self.template, self.user, behind, limit).await
     }
 
-    fn position(line: &ClaimLine) -> ClaimCursor {
-        ClaimCursor(BehindClaim { user: line.user_id, request_id: line.request_id.clone() })
+    fn position(read: &Read<Self>) -> ClaimCursor {
+        ClaimCursor(match read {
+            Listed::Row(line) => {
+                BehindClaim { user: line.user_id, request_id: line.request_id.clone() }
+            }
+            Listed::Unreadable(damaged) => damaged.behind.clone(),
+        })
+    }
+
+    fn name(damaged: &DamagedClaim) -> String {
+        damaged.id.to_string()
     }
 
     fn admits(&self, line: &ClaimLine) -> bool {
@@ -172,6 +194,7 @@ impl List for Claims {
 
 impl List for Coupons {
     type Line = CouponLine;
+    type Damaged = DamagedCoupon;
     type Row = CouponRow;
     type Position = CouponCursor;
 
@@ -194,13 +217,20 @@ impl List for Coupons {
         connection: &mut MySqlConnection,
         behind: Option<&CouponCursor>,
         limit: u32,
-    ) -> Result<Vec<CouponLine>, StoreError> {
+    ) -> Result<Vec<Read<Self>>, StoreError> {
         let behind = behind.map(|behind| behind.0);
         history::coupons(connection, self.template, self.user, behind, limit).await
     }
 
-    fn position(line: &CouponLine) -> CouponCursor {
-        CouponCursor(BehindCoupon { user: line.user_id, number: line.claim_no })
+    fn position(read: &Read<Self>) -> CouponCursor {
+        CouponCursor(match read {
+            Listed::Row(line) => BehindCoupon { user: line.user_id, number: line.claim_no },
+            Listed::Unreadable(damaged) => damaged.behind,
+        })
+    }
+
+    fn name(damaged: &DamagedCoupon) -> String {
+        damaged.id.to_string()
     }
 
     fn admits(&self, line: &CouponLine) -> bool {
@@ -342,7 +372,8 @@ mod tests {
             used_at: None,
             order_ref: None,
         };
-        assert_eq!(Coupons::position(&line).to_string(), "42.700");
+        let position = Coupons::position(&Listed::Row(line.clone()));
+        assert_eq!(position.to_string(), "42.700");
         assert_eq!(list.row(line).number, "2");
     }
 

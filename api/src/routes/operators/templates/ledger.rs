@@ -20,7 +20,7 @@ use crate::{
     code::Code,
     http::{
         accept::{self, Form},
-        cursor,
+        cursor::{self, Page},
         extract::{Params, PathId},
         schemas::{self, Cursor, Id, LedgerKind},
     },
@@ -50,7 +50,12 @@ pub(crate) struct LedgerPage {
     #[schema(value_type = Option<Cursor>, required = true)]
     next_cursor: Option<String>,
     has_more: bool,
-    /// Sums over the whole ledger, of every kind. Only on the first page.
+    /// Entries that cannot be read, because a value of theirs is damaged: `claim` and its id, or `movement` and its
+    /// number. Absent: there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreadable: Vec<String>,
+    /// Sums over the whole ledger, of every kind. Only on the first page, and not if the kind of a movement cannot be
+    /// read.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = LedgerTotals)]
     totals: Option<LedgerTotals>,
@@ -136,18 +141,21 @@ pub(crate) async fn get(
     }
     let limit = cursor::limit(limit)?;
     let behind = cursor::parse(cursor.as_ref())?;
-    let totals = if behind.is_none() { Some(totals(&app, id).await?) } else { None };
+    let totals = if behind.is_none() { totals(&app, id).await? } else { None };
     let page = export::page(&app.pool, &list, behind, limit).await?;
-    let (data, next_cursor, has_more) = (page.data, page.next_cursor, page.has_more);
-    Ok(Json(LedgerPage { data, next_cursor, has_more, totals }).into_response())
+    let Page { data, next_cursor, has_more, unreadable } = page;
+    Ok(Json(LedgerPage { data, next_cursor, has_more, unreadable, totals }).into_response())
 }
 
-async fn totals(app: &App, id: TemplateId) -> Result<LedgerTotals, Problem> {
+async fn totals(app: &App, id: TemplateId) -> Result<Option<LedgerTotals>, Problem> {
     let read = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
         ledger_totals::totals(&mut connection, id).await
     });
-    read.await?.map(LedgerTotals::of).ok_or_else(unknown_template)
+    match read.await {
+        Err(error) if error.is_unreadable() => Ok(None),
+        read => read?.map(|totals| Some(LedgerTotals::of(totals))).ok_or_else(unknown_template),
+    }
 }
 
 fn read_kind(word: &str) -> Result<EntryKind, Problem> {

@@ -7,8 +7,8 @@ use std::{
 
 use coupon::TemplateId;
 use mysql_store::{
-    MySqlConnection, StoreError,
-    ledger::{self, Entry, Line as Read, Position, Streams},
+    Listed, MySqlConnection, StoreError,
+    ledger::{self, Entry, Line as LedgerLine, Position, Streams},
     stock::Kind,
 };
 use serde::Serialize;
@@ -22,7 +22,7 @@ use crate::{
         instant::instant,
         schemas::{Id, Instant, LedgerKind},
     },
-    routes::operators::templates::export::List,
+    routes::operators::templates::export::{List, Read},
 };
 
 /// The kind of an entry.
@@ -104,13 +104,21 @@ impl EntryKind {
         match entry {
             Entry::Claim { .. } => Some(Self::Claim),
             Entry::Movement { kind, .. } => Some(Self::Movement(*kind)),
-            Entry::Gap => None,
+            Entry::DamagedClaim(_) | Entry::DamagedMovement(_) | Entry::Gap => None,
         }
     }
 }
 
+/// An entry that cannot be read.
+pub(crate) struct DamagedEntry {
+    /// `claim` and its id, or `movement` and its number.
+    name: String,
+    behind: Position,
+}
+
 impl List for Ledger {
-    type Line = Read;
+    type Line = LedgerLine;
+    type Damaged = DamagedEntry;
     type Row = EntryRow;
     type Position = LedgerCursor;
 
@@ -132,29 +140,38 @@ impl List for Ledger {
         connection: &mut MySqlConnection,
         behind: Option<&LedgerCursor>,
         limit: u32,
-    ) -> Result<Vec<Read>, StoreError> {
+    ) -> Result<Vec<Read<Self>>, StoreError> {
         let streams = Streams {
             claims: self.kind.is_none_or(|kind| kind == EntryKind::Claim),
             movements: self.kind.is_none_or(|kind| kind != EntryKind::Claim),
         };
         let behind = behind.map(|behind| behind.0);
-        ledger::chunk(connection, self.template, streams, behind, limit).await
+        let lines = ledger::chunk(connection, self.template, streams, behind, limit).await?;
+        Ok(lines.into_iter().map(listed).collect())
     }
 
-    fn position(line: &Read) -> LedgerCursor {
-        LedgerCursor(line.behind)
+    fn position(read: &Read<Self>) -> LedgerCursor {
+        LedgerCursor(match read {
+            Listed::Row(line) => line.behind,
+            Listed::Unreadable(damaged) => damaged.behind,
+        })
     }
 
-    fn admits(&self, line: &Read) -> bool {
+    fn name(damaged: &DamagedEntry) -> String {
+        damaged.name.clone()
+    }
+
+    fn admits(&self, line: &LedgerLine) -> bool {
         let kind = EntryKind::of(&line.entry);
         kind.is_some() && self.kind.is_none_or(|wanted| kind == Some(wanted))
     }
 
-    fn is_last(chunk: &[Read], _limit: u32) -> bool {
-        chunk.last().is_none_or(|line| line.entry != Entry::Gap)
+    fn is_last(chunk: &[Read<Self>], _limit: u32) -> bool {
+        let last = chunk.last().and_then(Listed::row);
+        last.is_none_or(|line| line.entry != Entry::Gap)
     }
 
-    fn row(&self, line: Read) -> EntryRow {
+    fn row(&self, line: LedgerLine) -> EntryRow {
         let kind = EntryKind::of(&line.entry).map_or("", EntryKind::word);
         let none = EntryRow {
             at: String::new(),
@@ -186,7 +203,7 @@ impl List for Ledger {
                 ..none
             },
             // Not admitted.
-            Entry::Gap => none,
+            Entry::DamagedClaim(_) | Entry::DamagedMovement(_) | Entry::Gap => none,
         }
     }
 
@@ -201,6 +218,15 @@ impl List for Ledger {
         line.text(row.actor.as_deref().unwrap_or_default());
         line.text(row.reason.as_deref().unwrap_or_default());
     }
+}
+
+fn listed(line: LedgerLine) -> Read<Ledger> {
+    let name = match line.entry {
+        Entry::DamagedClaim(id) => format!("claim {id}"),
+        Entry::DamagedMovement(seq) => format!("movement {seq}"),
+        Entry::Claim { .. } | Entry::Movement { .. } | Entry::Gap => return Listed::Row(line),
+    };
+    Listed::Unreadable(DamagedEntry { name, behind: line.behind })
 }
 
 impl Display for LedgerCursor {
