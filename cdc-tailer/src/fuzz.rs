@@ -138,7 +138,7 @@ pub fn binlog(data: &[u8]) {
     while let Some(packet) = packet(&mut bytes) {
         match assembler.accept(packet) {
             Ok(Assembled::Transaction(transaction)) => publish(&transaction),
-            Ok(Assembled::Nothing | Assembled::Idle(_)) => {}
+            Ok(Assembled::Nothing | Assembled::FileBegins(_) | Assembled::Idle(_)) => {}
             Err(_) => assembler.reconnected(""),
         }
     }

@@ -19,7 +19,7 @@ use mysql_cdc::{
 use crate::{
     binlog::{
         gtid::{
-            Gtid, Series,
+            Gtid, GtidSet, Series, encoded,
             tag::{self, Tag},
         },
         rows,
@@ -120,6 +120,8 @@ pub(crate) enum Body<'a> {
     Rotate {
         file: String,
     },
+    /// What the files before this one hold, at its head.
+    FileBegins(GtidSet),
     /// Start of a binlog file. After a crash, a transaction open before it never ended.
     FormatDescription,
     /// The server has no more events for now.
@@ -216,12 +218,11 @@ impl<'a> Body<'a> {
             42 => tag::gtid(bytes)?
                 .map_or(Self::Unknown, |gtid| Self::Begin { gtid, standalone: None }),
             162 => mariadb_gtid(header, body)?,
-            // Stop, intvar, rand, user variable, ignorable, rows query, previous GTIDs, transaction
-            // context, view change, load-file pieces; MariaDB: annotate, binlog checkpoint, GTID
-            // list, start encryption.
-            3 | 5 | 9 | 11 | 13 | 14 | 17 | 28 | 29 | 35..=37 | 160 | 161 | 163 | 164 => {
-                Self::Ignored
-            }
+            35 => encoded::decode(bytes)?.map_or(Self::Unknown, Self::FileBegins),
+            163 => encoded::decode_list(bytes)?.map_or(Self::Ignored, Self::FileBegins),
+            // Stop, intvar, rand, user variable, ignorable, rows query, transaction context, view
+            // change, load-file pieces; MariaDB: annotate, binlog checkpoint, start encryption.
+            3 | 5 | 9 | 11 | 13 | 14 | 17 | 28 | 29 | 36 | 37 | 160 | 161 | 164 => Self::Ignored,
             165 => Self::CompressedQuery(query(bytes, 0)?),
             _ if header.flags & IGNORABLE != 0 => Self::Ignored,
             _ => Self::Unknown,

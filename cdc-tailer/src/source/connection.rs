@@ -7,7 +7,7 @@ use mysql_store::connect::session;
 use crate::{
     binlog::{
         event::{self, HEADER_LENGTH, Header},
-        gtid::{Flavor, GtidSet, Series},
+        gtid::{Flavor, GtidSet, Series, encoded},
         packet::Packet,
     },
     error::TailError,
@@ -258,7 +258,7 @@ fn dump(offset: u32, server_id: u32, wait: Wait, file: &str) -> Vec<u8> {
 
 fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wait) -> Vec<u8> {
     const THROUGH_GTID: u16 = 4;
-    let set = executed(all);
+    let set = encoded::encode(all);
     let mut command = vec![COM_BINLOG_DUMP_GTID];
     command.extend((THROUGH_GTID | flags(wait)).to_le_bytes());
     command.extend(server_id.to_le_bytes());
@@ -268,30 +268,6 @@ fn dump_gtids(all: &BTreeMap<Series, Vec<(u64, u64)>>, server_id: u32, wait: Wai
     command.extend(u32::try_from(set.len()).unwrap_or(0).to_le_bytes());
     command.extend(set);
     command
-}
-
-/// Encodes a set. If it has tags, its first and eighth byte announce them; servers without tags cannot read that
-/// format.
-fn executed(all: &BTreeMap<Series, Vec<(u64, u64)>>) -> Vec<u8> {
-    const TAGGED: u64 = 1 << 56 | 1;
-    let is_tagged = all.keys().any(|series| !series.tag.is_empty());
-    let count = u64::try_from(all.len()).unwrap_or(0);
-    let head = if is_tagged { count << 8 | TAGGED } else { count };
-    let mut set = head.to_le_bytes().to_vec();
-    for (Series { uuid, tag }, intervals) in all {
-        set.extend(uuid);
-        if is_tagged {
-            // The tag's length is a variable-length integer; in its one-byte form the lowest bit is zero.
-            set.push(u8::try_from(tag.bytes().len() << 1).unwrap_or(0));
-            set.extend(tag.bytes());
-        }
-        set.extend(u64::try_from(intervals.len()).unwrap_or(0).to_le_bytes());
-        for (first, last) in intervals {
-            set.extend(first.to_le_bytes());
-            set.extend((last + 1).to_le_bytes());
-        }
-    }
-    set
 }
 
 #[cfg(test)]
@@ -340,25 +316,5 @@ mod tests {
         }
         let said = read(described(2, RIGHT)).unwrap_err().to_string();
         assert!(said.contains("method 2") && said.contains("--resnapshot"), "{said}");
-    }
-
-    #[test]
-    fn a_set_is_written_with_tags_only_where_there_are_some() {
-        let uuid = "000102030405060708090a0b0c0d0e0f";
-        let written = |text: &str| {
-            let set = GtidSet::parse(Flavor::MySql, text).unwrap();
-            let GtidSet::MySql(all) = set else { unreachable!() };
-            executed(&all)
-        };
-        let number = |number: u64| number.to_le_bytes().to_vec();
-        let server = || (0..16).collect::<Vec<u8>>();
-        let plain = [number(1), server(), number(2), number(1), number(6), number(8), number(9)];
-        assert_eq!(written(&format!("{uuid}:1-5:8")), plain.concat());
-        let tagged = [
-            vec![1, 2, 0, 0, 0, 0, 0, 1],
-            [server(), vec![0], number(1), number(1), number(6)].concat(),
-            [server(), b"\x08blue".to_vec(), number(1), number(3), number(4)].concat(),
-        ];
-        assert_eq!(written(&format!("{uuid}:1-5:blue:3")), tagged.concat());
     }
 }

@@ -178,6 +178,9 @@ impl Reader {
             events.increment(1);
             match self.assembler.accept(packet)? {
                 Assembled::Nothing => {}
+                Assembled::FileBegins(gtids) => {
+                    same_history::is_whole(&self.origin.after, self.assembler.file(), &gtids)?;
+                }
                 Assembled::Idle(offset) => {
                     watch.look(&self.origin.server, self.assembler.file(), offset)?;
                     self.sender.send(Incoming::Idle, 0)?;

@@ -13,6 +13,8 @@
 //!   that server's histories it belongs to.
 //! - If its file was purged, everything up to our position must have been purged: the oldest file begins exactly there.
 //!
+//! The head of each later file names what the files before it hold. All of it must have been read.
+//!
 //! In every other case the history differs, and the tailer takes a snapshot.
 
 use std::{
@@ -93,6 +95,21 @@ pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
             after.file.name, after.offset
         ),
     })
+}
+
+/// Checks at the head of a file that everything in the files before it has been read. The server does not notice that
+/// a file between two others is missing: it goes on with the next one of its index.
+///
+/// # Errors
+/// [`TailError::PositionLost`] if something has not been read.
+pub(crate) fn is_whole(after: &Position, file: &File, before: &GtidSet) -> Result<(), TailError> {
+    if after.gtids.covers(before) {
+        return Ok(());
+    }
+    let (name, read) = (&file.name, &after.gtids);
+    let reason =
+        format!("{name} begins behind {before}, and {read} was read: a file is missing between");
+    Err(TailError::PositionLost { reason })
 }
 
 /// Checks from time to time that the file of an idle stream still exists. After a reset of the binlog, the server lets

@@ -21,7 +21,7 @@ use crate::{
     binlog::{
         compressed::{CompressedError, Payload, inflate},
         event::{Body, Change, Encoding, HEADER_LENGTH, Header, Query},
-        gtid::Gtid,
+        gtid::{Gtid, GtidSet},
         packet::Packet,
         pending::{Pending, Phase},
         position::{File, Landmark, Tracker},
@@ -71,6 +71,8 @@ pub(crate) enum Assembled {
     Nothing,
     /// A transaction is complete.
     Transaction(Transaction),
+    /// A file begins; the files before it hold these transactions.
+    FileBegins(GtidSet),
     /// The server has no more events for now; the current file is read up to this offset.
     Idle(u32),
 }
@@ -178,6 +180,7 @@ impl Assembler {
                 }
                 self.tables.forget();
             }
+            Body::FileBegins(gtids) => return Ok(Assembled::FileBegins(gtids)),
             Body::Heartbeat => return Ok(Assembled::Idle(header.end)),
             Body::Ignored => {}
             Body::Incident => {

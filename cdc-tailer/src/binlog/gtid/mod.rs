@@ -1,5 +1,6 @@
 //! Transaction ids and sets of them: GTIDs of both families of servers.
 
+pub(crate) mod encoded;
 pub(crate) mod tag;
 
 use std::{
@@ -180,6 +181,25 @@ impl GtidSet {
             (Self::MySql(all), Gtid::MySql { series, number }) => all
                 .get(&series)
                 .is_some_and(|own| own.iter().any(|(a, b)| (*a..=*b).contains(&number))),
+            _ => false,
+        }
+    }
+
+    /// Returns whether every transaction of `other` is part of the set. A MariaDB position has what was written before it
+    /// in each domain.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::MariaDb(own), Self::MariaDb(other)) => {
+                other.iter().all(|(domain, (_, last))| {
+                    own.get(domain).is_some_and(|(_, own_last)| last <= own_last)
+                })
+            }
+            (Self::MySql(own), Self::MySql(other)) => other.iter().all(|(series, intervals)| {
+                let own = own.get(series).map_or(&[][..], Vec::as_slice);
+                intervals.iter().all(|(first, last)| {
+                    own.iter().any(|(own_first, own_last)| own_first <= first && last <= own_last)
+                })
+            }),
             _ => false,
         }
     }

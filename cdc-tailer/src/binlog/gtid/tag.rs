@@ -92,7 +92,7 @@ pub(crate) fn gtid(mut bytes: Bytes<'_>) -> Result<Option<Gtid>, Truncated> {
 }
 
 /// Reads an integer of one to nine bytes. The trailing one bits of the first byte give the number of further bytes.
-fn integer(bytes: &mut Bytes<'_>) -> Result<u64, Truncated> {
+pub(super) fn integer(bytes: &mut Bytes<'_>) -> Result<u64, Truncated> {
     let first = bytes.u8()?;
     let more = first.trailing_ones();
     let rest = bytes.little_endian(usize::try_from(more).map_err(|_| Truncated)?)?;

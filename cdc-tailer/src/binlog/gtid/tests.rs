@@ -124,3 +124,30 @@ proptest! {
         let _read = GtidSet::parse(Flavor::MariaDb, &text);
     }
 }
+
+#[test]
+fn a_set_covers_what_it_has_and_nothing_else() {
+    let mysql = |text: &str| {
+        let series: Vec<String> =
+            text.split_whitespace().map(|numbers| format!("{UUID}:{numbers}")).collect();
+        GtidSet::parse(Flavor::MySql, &series.join(",")).unwrap()
+    };
+    let mariadb = |text: &str| GtidSet::parse(Flavor::MariaDb, text).unwrap();
+    for (set, other, covers) in [
+        (mysql("1-9"), mysql("1-9"), true),
+        (mysql("1-9"), mysql("2-3:5"), true),
+        (mysql("1-9"), mysql(""), true),
+        (mysql("1-4:6-9"), mysql("1-9"), false),
+        (mysql("1-9"), mysql("1-10"), false),
+        (mysql("1-9"), mysql("blue:1"), false),
+        (mysql("1-9:blue:1-3"), mysql("2:blue:2"), true),
+        (mariadb("0-1-5,7-2-9"), mariadb("0-1-5"), true),
+        (mariadb("0-1-5,7-2-9"), mariadb("0-3-4,7-2-9"), true),
+        (mariadb("0-1-5"), mariadb("0-1-6"), false),
+        (mariadb("0-1-5"), mariadb("7-1-1"), false),
+        (mariadb(""), mariadb(""), true),
+        (mariadb("0-1-5"), mysql(""), false),
+    ] {
+        assert_eq!(set.covers(&other), covers, "{set} and {other}");
+    }
+}
