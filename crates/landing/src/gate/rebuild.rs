@@ -29,7 +29,7 @@ use mysql_store::{
     stock::{self, Stock},
     template,
 };
-use redis_gate::{Gate, GateError, Meta, OpenFacts};
+use redis_gate::{Gate, GateError, OpenFacts};
 use runtime::FailPoints;
 use thiserror::Error;
 use tracing::info;
@@ -161,9 +161,6 @@ pub async fn rebuild(
 
 /// Takes the lease, raises the epoch and begins it at the gate. The gate of a template that was never queued is then
 /// loaded and opened at once; any other keeps the lease for [`finish`].
-///
-/// # Errors
-/// MySQL or the gate failed.
 pub(crate) async fn begin(
     context: &RebuildContext<'_>,
     started: Instant,
@@ -207,10 +204,8 @@ async fn is_open(
         Err(error) if error.is_of_keys() => return Ok(false),
         meta => meta?,
     };
-    let epoch = stock.map(|stock| stock.epoch);
-    let is_open =
-        |meta: Meta| meta.is_open() && meta.unreadable.is_none() && Some(meta.epoch) == epoch;
-    Ok(meta.is_some_and(is_open))
+    let (Some(stock), Some(meta)) = (stock, meta) else { return Ok(false) };
+    Ok(meta.is_open() && meta.unreadable.is_none() && meta.epoch == stock.epoch)
 }
 
 /// Ends a rebuild that has to wait for the queue.
