@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
 use coupon::TemplateId;
 use mysql_store::{
-    connect,
+    Listed, connect,
     history::{self, BehindCoupon},
     verify::{self, BULK_ROWS},
 };
@@ -89,7 +89,7 @@ pub async fn bare(url: &str, template: TemplateId) -> Result<f64> {
     loop {
         let chunk = history::coupons(&mut connection, template, None, behind, CHUNK).await?;
         rows += i64::try_from(chunk.len())?;
-        let Some(last) = chunk.last() else { break };
+        let Some(last) = chunk.last().and_then(Listed::row) else { break };
         behind = Some(BehindCoupon { user: last.user_id, number: last.claim_no });
     }
     ensure!(rows == ROWS, "{rows} of {ROWS} rows were read");
