@@ -76,6 +76,12 @@ pub async fn run(
                 runtime::seldom!("no checkpoint can be written: this tailer stands by", reason);
                 part.not_ready(reason);
             }
+            // The next leadership finds that the checkpoint does not fit the topics.
+            Err(error) if is_rewound(&error) => {
+                let reason = runtime::report(error.as_ref());
+                warn!(error = reason, "a topic is not what it was: this tailer stands by");
+                part.not_ready(reason);
+            }
             // MySQL was reachable at the start, so this is an outage between election and leadership.
             Err(error) if is_unavailable(&error) => {
                 let reason = runtime::report(error.as_ref());
@@ -183,6 +189,14 @@ fn is_refused(error: &anyhow::Error) -> bool {
         matches!(cause.downcast_ref(), Some(TopicError::Transaction { .. }))
     };
     error.chain().any(refused)
+}
+
+/// Returns whether a topic does not hold any more what was acknowledged.
+fn is_rewound(error: &anyhow::Error) -> bool {
+    let rewound = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref(), Some(TopicError::Rewound { .. }))
+    };
+    error.chain().any(rewound)
 }
 
 /// Returns whether MySQL did not answer, or not completely.

@@ -56,6 +56,20 @@ pub enum TopicError {
         source: KafkaError,
     },
 
+    /// The topic does not hold any more what was acknowledged.
+    #[error(
+        "partition {partition} of topic {topic} goes on at offset {offset}, and {before} was acknowledged before: it was \
+         deleted and made anew, or its broker has lost what it held"
+    )]
+    Rewound {
+        /// Name including the prefix.
+        topic: String,
+        partition: i32,
+        offset: i64,
+        /// The last offset that was acknowledged.
+        before: i64,
+    },
+
     /// Consuming failed for good; transient errors are waited out.
     #[error("topic could not be consumed")]
     Consume(#[source] KafkaError),
@@ -135,6 +149,7 @@ impl TopicError {
             Self::Forget { source, .. } => is_passing(source),
             Self::MissingTopic { .. }
             | Self::Client(_)
+            | Self::Rewound { .. }
             | Self::Unreadable { .. }
             | Self::Fenced { .. }
             | Self::Interrupted(_) => false,

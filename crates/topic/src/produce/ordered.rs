@@ -134,16 +134,19 @@ impl OrderedProducer {
     ///
     /// # Errors
     ///
-    /// Returns an error once a message was refused. It is final: no later message can be reported as safe.
+    /// Returns an error once a message was refused, or was acknowledged at an offset that was acknowledged before. It is
+    /// final: no later message can be reported as safe.
     pub fn acknowledged(&self) -> Result<u64, TopicError> {
-        let mut inner = self.acks.lock();
-        match inner.refused.take() {
+        let inner = self.acks.lock();
+        match &inner.refused {
             None => Ok(inner.watermark.low()),
-            Some((topic, source)) => {
-                inner.refused = Some((topic.clone(), source.clone()));
-                Err(TopicError::Produce { topic, source })
-            }
+            Some(refused) => Err(refused.error()),
         }
+    }
+
+    /// Sets the last acknowledged messages of earlier producers, which later ones must come after.
+    pub fn follow(&self, acknowledged: Acknowledged) {
+        self.acks.lock().positions = acknowledged;
     }
 
     /// Waits until the watermark is above `seen`.
@@ -174,7 +177,7 @@ impl OrderedProducer {
         }
     }
 
-    /// Returns the position of the last acknowledged message of each partition.
+    /// Returns the position of the last acknowledged message of each partition, by this producer or an earlier one.
     pub fn positions(&self) -> Acknowledged {
         self.acks.lock().positions.clone()
     }
@@ -207,7 +210,61 @@ struct State {
 struct Inner {
     watermark: Watermark,
     positions: Acknowledged,
-    refused: Option<(String, KafkaError)>,
+    refused: Option<Refused>,
+}
+
+/// Why no later message can be reported as safe.
+enum Refused {
+    Produce { topic: String, source: KafkaError },
+    Rewound { topic: String, partition: i32, offset: i64, before: i64 },
+}
+
+impl Refused {
+    fn error(&self) -> TopicError {
+        match self {
+            Self::Produce { topic, source } => {
+                TopicError::Produce { topic: topic.clone(), source: source.clone() }
+            }
+            Self::Rewound { topic, partition, offset, before } => TopicError::Rewound {
+                topic: topic.clone(),
+                partition: *partition,
+                offset: *offset,
+                before: *before,
+            },
+        }
+    }
+}
+
+impl Inner {
+    /// Records an acknowledgement. Returns whether the watermark moved, or there is an error now.
+    fn acknowledge(
+        &mut self,
+        number: u64,
+        (topic, partition): (&str, i32),
+        at: MessagePosition,
+    ) -> bool {
+        // Of a message that was sent again, the broker may know only that it has it.
+        if at.offset >= 0 {
+            let partitions = match self.positions.get_mut(topic) {
+                Some(partitions) => partitions,
+                None => self.positions.entry(topic.to_owned()).or_default(),
+            };
+            if let Some(last) = partitions.get(&partition)
+                && at.offset <= last.offset
+            {
+                // The earlier position stays: it shows what the topic has lost.
+                let (topic, offset, before) = (topic.to_owned(), at.offset, last.offset);
+                self.refuse(Refused::Rewound { topic, partition, offset, before });
+                return true;
+            }
+            partitions.insert(partition, at);
+        }
+        self.watermark.acknowledge(number)
+    }
+
+    fn refuse(&mut self, refused: Refused) {
+        self.refused.get_or_insert(refused);
+    }
 }
 
 impl State {
@@ -241,22 +298,12 @@ impl ProducerContext for Acks {
         let moved = match result {
             Ok(message) => {
                 let time_ms = message.timestamp().to_millis().unwrap_or_default();
-                let position = MessagePosition { offset: message.offset(), time_ms };
-                match inner.positions.get_mut(message.topic()) {
-                    Some(partitions) => {
-                        partitions.insert(message.partition(), position);
-                    }
-                    None => {
-                        let partitions = BTreeMap::from([(message.partition(), position)]);
-                        inner.positions.insert(message.topic().to_owned(), partitions);
-                    }
-                }
-                inner.watermark.acknowledge(*number)
+                let at = MessagePosition { offset: message.offset(), time_ms };
+                inner.acknowledge(*number, (message.topic(), message.partition()), at)
             }
             Err((error, message)) => {
-                if inner.refused.is_none() {
-                    inner.refused = Some((message.topic().to_owned(), error.clone()));
-                }
+                let topic = message.topic().to_owned();
+                inner.refuse(Refused::Produce { topic, source: error.clone() });
                 true
             }
         };
@@ -264,5 +311,35 @@ impl ProducerContext for Acks {
         if moved {
             self.state.moved.notify_waiters();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOPIC: &str = "a.topic";
+
+    fn at(offset: i64) -> MessagePosition {
+        MessagePosition { offset, time_ms: 7 }
+    }
+
+    #[test]
+    fn an_offset_that_was_acknowledged_before_proves_that_the_topic_is_another_one() {
+        let mut inner = Inner::default();
+        let earlier = BTreeMap::from([(0, at(41)), (1, at(3))]);
+        inner.positions = Acknowledged::from([(TOPIC.to_owned(), earlier)]);
+        assert!(inner.acknowledge(0, (TOPIC, 0), at(42)));
+        assert!(inner.acknowledge(1, (TOPIC, 2), at(0)), "a partition without any is no proof");
+        // The broker has it, and does not say where.
+        assert!(inner.acknowledge(2, (TOPIC, 0), at(-1_001)));
+        assert!(inner.refused.is_none() && inner.watermark.low() == 3);
+        assert!(inner.acknowledge(3, (TOPIC, 1), at(0)));
+        let error = inner.refused.as_ref().map(Refused::error);
+        let rewound =
+            matches!(error, Some(TopicError::Rewound { partition: 1, offset: 0, before: 3, .. }));
+        assert!(rewound, "{error:?}");
+        assert_eq!(inner.watermark.low(), 3, "it is not safe");
+        assert_eq!(inner.positions[TOPIC], BTreeMap::from([(0, at(42)), (1, at(3)), (2, at(0))]));
     }
 }

@@ -92,6 +92,26 @@ async fn a_topic_that_lost_its_messages_under_a_checkpoint_gets_everything_by_a_
 }
 
 #[tokio::test]
+async fn a_topic_that_lost_its_messages_under_a_running_tailer_gets_everything_by_a_snapshot() {
+    let mut broker = OwnBroker::start("rewound-broker").await.unwrap();
+    let mut tail = tail_on(&broker, None).await;
+    tail.lead().await;
+    tail.insert(1..=ROWS);
+    tail.until_complete().await;
+    until_none_is_saved(&tail).await;
+    // As after `kafka-topics --delete` and `--create`.
+    broker.lose(&tail.names.user_coupon()).await.unwrap();
+    tail.insert(ROWS + 1..=2 * ROWS);
+    tail.until_complete().await;
+    let log = log(tail.tailer());
+    assert!(log.contains("goes on at offset"), "{log}");
+    assert_eq!(read_by_snapshots(&tail).await, 2 * ROWS);
+    assert!(tail.tailer().is_running(), "{log}");
+    tail.assert_complete().await;
+    tail.end();
+}
+
+#[tokio::test]
 async fn a_broker_that_is_emptied_under_a_running_tailer_gets_everything_by_a_snapshot() {
     let mut broker = OwnBroker::start("forgetful-broker").await.unwrap();
     let mut tail = tail_on(&broker, None).await;
