@@ -251,14 +251,15 @@ pub fn decimal_number(data: &[u8]) {
     }
 }
 
-/// Parses a statement after one byte that is ignored.
+/// Parses a statement. The first byte is the number of its collation.
 pub fn statement_text(data: &[u8]) {
-    let Some((_, text)) = data.split_first() else { return };
+    let Some((collation, text)) = data.split_first() else { return };
+    let collation = u16::from(*collation);
     let _read = statement::classify(text);
     let _read = Xid::from_statement(text);
     let followed = Followed { database: "d".into(), tables: TABLES };
     for (database, sql_mode) in [("d", 0), ("d", u64::MAX), ("other", 0)] {
-        let query = Query { database: database.as_bytes(), text, sql_mode };
+        let query = Query { database: database.as_bytes(), text, sql_mode, collation };
         let _made = statement::makes(query);
         let _found = statement::redefines(query, &followed);
     }

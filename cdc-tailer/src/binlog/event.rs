@@ -38,6 +38,9 @@ pub(crate) const FORMAT_DESCRIPTION: u8 = 15;
 /// Header flag: a replica that does not know the event may skip it.
 const IGNORABLE: u16 = 0x80;
 
+/// Flag of a rows event.
+const ENDS_STATEMENT: u16 = 1;
+
 /// Flag of a MariaDB GTID event.
 const STANDALONE: u8 = 1;
 
@@ -112,6 +115,8 @@ pub(crate) enum Body<'a> {
     Rows {
         change: Change,
         table_id: u64,
+        /// Whether no more rows of its statement follow. Those of the next have their tables described anew.
+        ends_statement: bool,
         /// Layout of the body: 1, 2 or [`rows::WITH_OPTIONS`].
         version: u8,
         encoding: Encoding,
@@ -140,6 +145,8 @@ pub(crate) struct Query<'a> {
     pub(crate) text: &'a [u8],
     /// The session's `sql_mode`, by which its quotes are read; 0 if it is not known.
     pub(crate) sql_mode: u64,
+    /// The number of the client's collation, by whose character set the text is read; 0 if it is not known.
+    pub(crate) collation: u16,
 }
 
 impl Role {
@@ -236,22 +243,48 @@ fn query(mut bytes: Bytes<'_>, extra: usize) -> Result<Query<'_>, Truncated> {
     bytes.take(2)?;
     let variables_length = usize::from(bytes.u16()?);
     bytes.take(extra)?;
-    let sql_mode = sql_mode(bytes.take(variables_length)?);
+    let Session { sql_mode, collation } = session(bytes.take(variables_length)?);
     let database = bytes.take(database_length)?;
     bytes.u8()?;
-    Ok(Query { database, text: bytes.rest(), sql_mode })
+    Ok(Query { database, text: bytes.rest(), sql_mode, collation })
 }
 
-/// Reads a query's session variables: each has a code. The flags come first, then `sql_mode`.
-fn sql_mode(variables: &[u8]) -> u64 {
-    const FLAGS: u8 = 0;
-    const SQL_MODE: u8 = 1;
-    match *variables {
-        [FLAGS, _, _, _, _, SQL_MODE, ref rest @ ..] | [SQL_MODE, ref rest @ ..] => {
-            Bytes::new(rest).u64().unwrap_or(0)
+/// What a query's session variables say that its text depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Session {
+    sql_mode: u64,
+    collation: u16,
+}
+
+/// Reads a query's session variables: each has a code, and the codes have an order. What is behind an unknown one is not
+/// read.
+fn session(variables: &[u8]) -> Session {
+    let mut session = Session::default();
+    // Variables that end too early are those of a version that is not known.
+    let _whole = read_session(Bytes::new(variables), &mut session);
+    session
+}
+
+fn read_session(mut variables: Bytes<'_>, session: &mut Session) -> Result<(), Truncated> {
+    while !variables.is_empty() {
+        match variables.u8()? {
+            // Flags, the steps of AUTO_INCREMENT.
+            0 | 3 => drop(variables.take(4)?),
+            1 => session.sql_mode = variables.u64()?,
+            // The catalog and its end, or without one.
+            code @ (2 | 6) => {
+                let length = usize::from(variables.u8()?);
+                variables.take(length + usize::from(code == 2))?;
+            }
+            // The client's character set comes first of three.
+            4 => {
+                session.collation = variables.u16()?;
+                return Ok(());
+            }
+            _ => return Ok(()),
         }
-        _ => 0,
     }
+    Ok(())
 }
 
 fn rows_event<'a>(
@@ -260,7 +293,9 @@ fn rows_event<'a>(
     encoding: Encoding,
     mut bytes: Bytes<'a>,
 ) -> Result<Body<'a>, Truncated> {
-    Ok(Body::Rows { change, table_id: bytes.little_endian(6)?, version, encoding })
+    let table_id = bytes.little_endian(6)?;
+    let ends_statement = bytes.u16()? & ENDS_STATEMENT != 0;
+    Ok(Body::Rows { change, table_id, ends_statement, version, encoding })
 }
 
 fn mariadb_gtid<'a>(header: &Header, body: &[u8]) -> Result<Body<'a>, Truncated> {
@@ -302,13 +337,19 @@ mod tests {
     }
 
     #[test]
-    fn a_query_says_by_which_mode_its_quotes_are_read() {
-        let mode = (1u64 << 20 | 1 << 2).to_le_bytes();
-        let flags_before = [&[0, 9, 9, 9, 9, 1][..], &mode].concat();
-        assert_eq!(sql_mode(&flags_before), 1 << 20 | 1 << 2);
-        assert_eq!(sql_mode(&flags_before[5..]), 1 << 20 | 1 << 2);
-        for unknown in [&[][..], &[0, 1, 2], &flags_before[..9], &[7, 1, 2, 3]] {
-            assert_eq!(sql_mode(unknown), 0, "{unknown:?}");
+    fn a_query_says_by_which_mode_and_character_set_its_text_is_read() {
+        let mode: u64 = 1 << 20 | 1 << 2;
+        let flags = [0, 9, 9, 9, 9];
+        let with_mode = [&[1][..], &mode.to_le_bytes()].concat();
+        let catalog = [&[6, 3][..], b"std", &[3, 1, 0, 1, 0]].concat();
+        let charset = [4, 28, 0, 33, 0, 8, 0];
+        let gbk = Session { sql_mode: mode, collation: 28 };
+        let whole = [&flags[..], &with_mode, &catalog, &charset, &[5, 1, b'Z']].concat();
+        assert_eq!(session(&whole), gbk);
+        assert_eq!(session(&[&with_mode[..], &[2, 3], b"std\0", &charset].concat()), gbk);
+        assert_eq!(session(&[&flags[..], &with_mode].concat()), Session { collation: 0, ..gbk });
+        for unknown in [&[][..], &[0, 1, 2], &[&flags[..], &[1, 2, 3]].concat(), &[77, 1, 2, 3]] {
+            assert_eq!(session(unknown), Session::default(), "{unknown:?}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Binlog events, rows and positions: decoding, and encoding rows as change events.
 
+pub(crate) mod charset;
 pub(crate) mod compressed;
 pub(crate) mod encode;
 pub(crate) mod event;

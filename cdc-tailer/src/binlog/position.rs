@@ -33,6 +33,13 @@ pub(crate) struct File {
     pub(crate) name: String,
 }
 
+/// An offset in a binlog file up to which everything was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReadTo {
+    pub(crate) file: Arc<File>,
+    pub(crate) offset: u64,
+}
+
 /// The last transaction before a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Last {
@@ -110,6 +117,11 @@ impl Position {
         self.file = file;
         self.offset = u64::from(end);
         self.last = Some(Last { gtid, before, landmark });
+    }
+
+    /// Returns how far it is in the server's files.
+    pub(crate) fn read_to(&self) -> ReadTo {
+        ReadTo { file: Arc::clone(&self.file), offset: self.offset }
     }
 
     /// Returns the position before the last transaction.

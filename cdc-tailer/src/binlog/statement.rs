@@ -1,6 +1,6 @@
 //! Parses the statements that a row-format binlog contains: those that frame transactions, and definitions.
 
-use crate::binlog::{event::Query, schema::Followed};
+use crate::binlog::{charset, event::Query, schema::Followed};
 
 /// Meaning of a statement for its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +160,7 @@ const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
 /// Returns the text in lower case, without comments, quoted strings, and the quotes of names. The contents of comments
 /// that the server executes are kept.
 fn plain(query: Query<'_>) -> String {
-    let text = String::from_utf8_lossy(query.text).to_ascii_lowercase();
+    let text = charset::decode(query.text, query.collation).to_ascii_lowercase();
     let mut out = String::with_capacity(text.len());
     let mut rest = text.as_str();
     let is_set = |mode: u64| query.sql_mode & mode != 0;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn query(text: &str) -> Query<'_> {
-        Query { database: b"My-Shop", text: text.as_bytes(), sql_mode: 0 }
+        Query { database: b"My-Shop", text: text.as_bytes(), sql_mode: 0, collation: 0 }
     }
 
     #[test]
@@ -298,6 +298,15 @@ mod tests {
                 .map(|sql_mode| u8::from(found_in(Query { sql_mode, ..query(text) }).is_some()));
             assert_eq!(found, modes, "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_is_read_in_the_character_set_of_its_session() {
+        const GBK: u16 = 28;
+        let text = b"alter table user_coupon comment '\x81\x5c', rename to old -- '";
+        let found = |collation| found_in(Query { text, collation, ..query("") });
+        assert_eq!(found(GBK).as_deref(), Some("user_coupon"));
+        assert_eq!(found(0), None, "read as UTF-8, the string has no end");
     }
 
     #[test]

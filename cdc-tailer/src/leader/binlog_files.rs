@@ -8,7 +8,7 @@ use runtime::Secret;
 use tokio::{sync::watch, time::MissedTickBehavior};
 use tracing::debug;
 
-use crate::binlog::position::Position;
+use crate::binlog::position::ReadTo;
 
 /// Interval between polls. Each makes the server list its files.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -54,20 +54,17 @@ pub(crate) fn watch(database_url: Secret) -> PolledFiles {
     seen
 }
 
-/// Returns the bytes of binlog after `position`; `None` if its file is unknown or gone.
-pub(crate) fn bytes_behind(files: &BinlogFiles, position: &Position) -> Option<u64> {
-    let own = files.files.iter().position(|(name, _)| *name == position.file.name)?;
+/// Returns the bytes of binlog after `read_to`; `None` if its file is unknown or gone.
+pub(crate) fn bytes_behind(files: &BinlogFiles, read_to: &ReadTo) -> Option<u64> {
+    let own = files.files.iter().position(|(name, _)| *name == read_to.file.name)?;
     let all: u64 = files.files[own..].iter().map(|(_, bytes)| bytes).sum();
-    Some(all.saturating_sub(position.offset))
+    Some(all.saturating_sub(read_to.offset))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::binlog::{
-        gtid::{Flavor, GtidSet},
-        position::File,
-    };
+    use crate::binlog::position::File;
 
     #[test]
     fn bytes_behind_are_the_rest_of_our_file_and_all_later_ones() {
@@ -75,10 +72,9 @@ mod tests {
             files: vec![("b.1".into(), 100), ("b.2".into(), 50), ("b.3".into(), 7)],
             expiry: None,
         };
-        let at = |file: &str, offset| Position {
+        let at = |file: &str, offset| ReadTo {
             file: Arc::new(File { name: file.into(), ..File::default() }),
             offset,
-            ..Position::of(GtidSet::empty(Flavor::MariaDb))
         };
         assert_eq!(bytes_behind(&files, &at("b.1", 30)), Some(127));
         assert_eq!(bytes_behind(&files, &at("b.3", 7)), Some(0));

@@ -58,7 +58,7 @@ pub(crate) async fn run(
             match incoming {
                 Incoming::Connected => context.part.ready_as("dry run"),
                 Incoming::Disconnected(reason) => context.part.not_ready(reason),
-                Incoming::Idle => {}
+                Incoming::Idle(_) => {}
                 Incoming::Transaction(transaction) => {
                     let now_ms = context.clock.now().timestamp_millis();
                     messages.put_out(&transaction, now_ms, &mut lines).await?;

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use topic::{Acknowledged, OrderedProducer, ProducerOptions};
+use topic::{OrderedProducer, ProducerOptions};
 use tracing::{info, warn};
 
 use crate::{
@@ -72,8 +72,6 @@ struct Leading<'a> {
     server: Arc<Server>,
     flavor: settings::Flavor,
     publisher: Publisher,
-    /// Acknowledged positions from earlier leaderships.
-    inherited: Acknowledged,
     /// Acknowledged progress of the current snapshot.
     snapshot: Option<SnapshotProgress>,
     checkpoints: watch::Sender<Option<Checkpoint>>,
@@ -108,6 +106,7 @@ impl<'a> Leading<'a> {
         let begin = start::decide(context, &server).await?;
         let written = watch::Sender::new(None);
         let status = LeaderStatus::new(config.database_url.clone(), written.subscribe());
+        broker.producer.follow(begin.acknowledged.clone());
         let publisher = Publisher::new(broker, names, begin.position.clone(), begin.as_of_ms);
         let leading = Self {
             context,
@@ -115,7 +114,6 @@ impl<'a> Leading<'a> {
             server,
             flavor: settings.flavor,
             publisher,
-            inherited: begin.acknowledged.clone(),
             snapshot: None,
             checkpoints: watch::Sender::new(None),
             written,
@@ -295,7 +293,7 @@ impl<'a> Leading<'a> {
                 self.context.part.ready();
             }
             Incoming::Disconnected(reason) => self.context.part.not_ready(reason),
-            Incoming::Idle => self.publisher.idle(self.now_ms()),
+            Incoming::Idle(read_to) => self.publisher.idle(read_to, self.now_ms()),
             Incoming::Transaction(transaction) => {
                 let now_ms = self.now_ms();
                 self.publisher.publish(&transaction, now_ms).await?;
@@ -313,14 +311,10 @@ impl<'a> Leading<'a> {
     /// Hands a checkpoint at the safe position to the task that writes checkpoints.
     fn offer_checkpoint(&mut self) {
         self.moved = false;
-        let mut acknowledged = self.inherited.clone();
-        for (topic, positions) in self.publisher.producer().positions() {
-            acknowledged.entry(topic).or_default().extend(positions);
-        }
         self.checkpoints.send_replace(Some(Checkpoint::new(
             self.publisher.safe(),
             self.publisher.as_of_ms(),
-            acknowledged,
+            self.publisher.producer().positions(),
             self.snapshot.clone(),
         )));
     }
@@ -330,6 +324,7 @@ impl<'a> Leading<'a> {
         let facts = Facts {
             server_id: self.server.server_id,
             safe: self.publisher.safe(),
+            read_to: self.publisher.read_to(),
             as_of_ms: self.publisher.as_of_ms(),
             now_ms: self.context.clock.now().timestamp_millis(),
             unacknowledged: self.publisher.unacknowledged(),

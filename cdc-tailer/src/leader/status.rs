@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::{error, info};
 
 use crate::{
-    binlog::position::{Position, file_number},
+    binlog::position::{Position, ReadTo, file_number},
     leader::{
         binlog_files::{self, PolledFiles},
         checkpoint::Checkpoint,
@@ -36,6 +36,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) server_id: u32,
     /// Everything up to here is acknowledged.
     pub(crate) safe: &'a Position,
+    /// How far the server's files are done with.
+    pub(crate) read_to: ReadTo,
     /// When that position covered all changes.
     pub(crate) as_of_ms: i64,
     pub(crate) now_ms: i64,
@@ -54,7 +56,8 @@ impl LeaderStatus {
     /// Updates the metrics and the status, and warns of an old checkpoint.
     pub(crate) fn report(&mut self, facts: &Facts<'_>, part: &Part) {
         let files = self.files.borrow().clone();
-        let behind = files.as_ref().and_then(|seen| binlog_files::bytes_behind(seen, facts.safe));
+        let behind =
+            files.as_ref().and_then(|seen| binlog_files::bytes_behind(seen, &facts.read_to));
         let expiry = files.as_ref().and_then(|seen| seen.expiry);
         let gtid = facts.safe.gtids.to_string();
         let age = self.checkpoint_age(facts, &gtid);
@@ -172,6 +175,7 @@ mod tests {
         Facts {
             server_id: 2,
             safe,
+            read_to: safe.read_to(),
             as_of_ms,
             now_ms,
             unacknowledged: 0,

@@ -17,7 +17,7 @@ use crate::{
     binlog::{
         gtid::Gtid,
         pending::Phase,
-        position::{File, Landmark, Position},
+        position::{File, Landmark, Position, ReadTo},
     },
     metrics,
     publish::{messages::Messages, sink::Broker},
@@ -38,6 +38,8 @@ pub(crate) struct Publisher {
     passed: Position,
     /// The last such position from which a reader may start.
     safe: Position,
+    /// How far the server's files were read when it had no more events. `None`: there were some since.
+    idle_at: Option<ReadTo>,
     /// Whether a reader may start from `passed`.
     resumable: bool,
     /// Time at which `safe` covered all changes, milliseconds since 1970.
@@ -76,6 +78,7 @@ impl Publisher {
             marks: VecDeque::new(),
             passed: position.clone(),
             safe: position,
+            idle_at: None,
             resumable: true,
             as_of_ms,
             rows: ::metrics::counter!(metrics::ROWS.name),
@@ -91,6 +94,12 @@ impl Publisher {
     /// Returns the latest time, in milliseconds since 1970, up to which all changes are before [`Publisher::safe`].
     pub(crate) fn as_of_ms(&self) -> i64 {
         self.as_of_ms
+    }
+
+    /// Returns how far the server's files are done with. Behind the last transaction there may be the end of a file and
+    /// the head of the next.
+    pub(crate) fn read_to(&self) -> ReadTo {
+        self.idle_at.clone().unwrap_or_else(|| self.safe.read_to())
     }
 
     /// Returns the number of transactions enqueued and not fully acknowledged.
@@ -112,6 +121,7 @@ impl Publisher {
         self.marks.clear();
         self.passed = position.clone();
         self.safe = position;
+        self.idle_at = None;
         self.resumable = true;
         self.as_of_ms = as_of_ms;
     }
@@ -127,6 +137,7 @@ impl Publisher {
         {
             self.broker.producer.changed(last).await?;
         }
+        self.idle_at = None;
         let rows = self.messages.put_out(transaction, now_ms, &mut self.broker).await?;
         self.rows.increment(u64::from(rows));
         self.transactions.increment(1);
@@ -171,11 +182,12 @@ impl Publisher {
     }
 
     /// The server has no more events: if nothing is unacknowledged, there is no lag.
-    pub(crate) fn idle(&mut self, now_ms: i64) {
+    pub(crate) fn idle(&mut self, read_to: ReadTo, now_ms: i64) {
         if self.marks.is_empty() {
             metrics::set_lag(0.0);
             if self.resumable {
                 self.as_of_ms = now_ms;
+                self.idle_at = Some(read_to);
             }
         }
     }

@@ -15,7 +15,7 @@ use runtime::Backoff;
 use tracing::{info, warn};
 
 use crate::{
-    binlog::{packet::Packet, schema::Followed},
+    binlog::{packet::Packet, position::ReadTo, schema::Followed},
     error::{Directive, TailError},
     metrics,
     source::{
@@ -51,8 +51,8 @@ pub(crate) enum Incoming {
     /// The stream broke; the reader reconnects.
     Disconnected(String),
     Transaction(Transaction),
-    /// The server has no more events for now.
-    Idle,
+    /// The server has no more events for now: everything up to there was read.
+    Idle(ReadTo),
 }
 
 /// Starts the thread. It ends when the receiver is gone, or with an error that is not transient.
@@ -183,7 +183,9 @@ impl Reader {
                 }
                 Assembled::Idle(offset) => {
                     watch.look(&self.origin.server, self.assembler.file(), offset)?;
-                    self.sender.send(Incoming::Idle, 0)?;
+                    let file = Arc::clone(self.assembler.file());
+                    let read_to = ReadTo { file, offset: u64::from(offset) };
+                    self.sender.send(Incoming::Idle(read_to), 0)?;
                 }
                 Assembled::Transaction(transaction) => {
                     let bytes = transaction.bytes();

@@ -112,8 +112,9 @@ pub(crate) fn is_whole(after: &Position, file: &File, before: &GtidSet) -> Resul
     Err(TailError::PositionLost { reason })
 }
 
-/// Checks from time to time that the file of an idle stream still exists. After a reset of the binlog, the server lets
-/// readers of the old file wait until the new file is longer.
+/// Checks from time to time that the file of an idle stream still exists, and that the address still leads to its server.
+/// After a reset of the binlog, the server lets readers of the old file wait until the new file is longer. After a
+/// failover, the old primary may keep running, and nothing happens there any more.
 #[derive(Default)]
 pub(crate) struct Watch {
     beside: Option<Connection>,
@@ -124,7 +125,7 @@ impl Watch {
     /// Checks `file`, which the stream has read up to `offset`.
     ///
     /// # Errors
-    /// The server has no such file, or a shorter one.
+    /// The server has no such file, or a shorter one; or it takes no more writes and the address leads to another one.
     pub(crate) fn look(
         &mut self,
         server: &Server,
@@ -141,6 +142,10 @@ impl Watch {
             return Ok(());
         };
         let Ok(files) = sizes(&mut beside) else { return Ok(()) };
+        if beside.identity() != file.server || has_moved(server, &mut beside) {
+            let reason = "its address leads to another server now".to_owned();
+            return Err(TailError::Connect { reason });
+        }
         self.beside = Some(beside);
         let held = files.iter().find(|(name, _)| *name == file.name).map(|(_, bytes)| *bytes);
         if held.is_some_and(|bytes| bytes >= u64::from(offset)) {
@@ -149,6 +154,15 @@ impl Watch {
         let reason = format!("{} was removed or replaced under the stream", file.name);
         Err(TailError::Unreadable { reason })
     }
+}
+
+/// Returns whether a server takes no more writes and its address leads to another one.
+fn has_moved(server: &Server, beside: &mut Connection) -> bool {
+    let Ok(rows) = beside.rows("select @@global.read_only") else { return false };
+    let is_read_only = rows.first().and_then(|row| row.first().cloned().flatten());
+    // A replica that is followed on purpose is still where its address leads.
+    is_read_only.as_deref() == Some("1")
+        && Connection::beside(server).is_ok_and(|now| now.identity() != beside.identity())
 }
 
 /// Returns the position at the end of `gtids`, with the transaction that identifies it.

@@ -161,6 +161,9 @@ mod full {
                 "alter table t truncate partition p0",
                 "truncate table t",
                 "set sql_mode = 'NO_BACKSLASH_ESCAPES'; alter table t comment 'a\\', rename to old -- '",
+                // In this set `\x81\\` is one character.
+                "set names gbk; set @text = concat('alter table t comment ''', unhex('815c'), \
+                 ''', rename to old -- '''); prepare made from @text; execute made",
             ] {
                 let mut tap = Tap::on(&server);
                 tap.sql(

@@ -134,7 +134,7 @@ impl Assembler {
     }
 
     /// Returns the file that the events come from.
-    pub(crate) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
@@ -163,13 +163,15 @@ impl Assembler {
             Body::TableMap { table_id, body } => {
                 self.tables.describe(table_id, body).map_err(|error| named(header, error))?;
             }
-            Body::Rows { change, table_id, version, encoding } => {
-                let Some(table) = self.tables.followed(table_id)? else {
-                    return Ok(Assembled::Nothing);
-                };
-                let packet = self.plain(header, change, version, encoding, packet)?;
-                let end = header.end;
-                self.rows(RowsPacket { table, change, version, end, packet })?;
+            Body::Rows { change, table_id, ends_statement, version, encoding } => {
+                if let Some(table) = self.tables.followed(table_id)? {
+                    let packet = self.plain(header, change, version, encoding, packet)?;
+                    let end = header.end;
+                    self.rows(RowsPacket { table, change, version, end, packet })?;
+                }
+                if ends_statement {
+                    self.tables.statement_ended();
+                }
             }
             Body::Rotate { file: name } => {
                 self.file = Arc::new(File { server: self.server.clone(), name });

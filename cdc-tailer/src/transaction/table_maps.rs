@@ -12,7 +12,7 @@ use crate::{
     error::TailError,
 };
 
-/// Maximum table ids kept; servers assign a new one at each change of a table.
+/// Maximum table ids kept behind a statement; servers assign a new one at each change of a table.
 const TABLE_IDS_MAX: usize = 4096;
 
 /// The table maps of one connection.
@@ -56,10 +56,6 @@ impl TableMaps {
         let Followed { database: wanted, tables } = &self.wanted;
         let wanted =
             database == wanted.as_bytes() && tables.iter().any(|table| table.as_bytes() == name);
-        if self.by_id.len() >= TABLE_IDS_MAX {
-            // Each statement sends its table maps again, so this costs only time.
-            self.by_id.clear();
-        }
         let described = match wanted {
             true => {
                 let table = Table::parse(body)?;
@@ -70,6 +66,14 @@ impl TableMaps {
         };
         self.by_id.insert(id, described);
         Ok(())
+    }
+
+    /// Drops the descriptions if there are too many. Each statement describes its tables anew, so this costs only time. A
+    /// statement keeps all of its own: it may change thousands of tables, by a trigger or under LOCK TABLES.
+    pub(crate) fn statement_ended(&mut self) {
+        if self.by_id.len() > TABLE_IDS_MAX {
+            self.by_id.clear();
+        }
     }
 
     /// Returns the followed table with this id; `None` if it is foreign.

@@ -4,7 +4,7 @@
 pub(crate) mod full {
     pub(crate) mod brokers;
     pub(crate) mod campaign;
-    pub(crate) mod gaps;
+    pub(crate) mod files;
     pub(crate) mod leaders;
     pub(crate) mod outages;
     pub(crate) mod refused;

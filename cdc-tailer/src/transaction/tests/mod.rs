@@ -52,6 +52,13 @@ fn rows(id: u64, value: u8) -> Packet {
     packet(WRITE_ROWS, &body)
 }
 
+/// Rows behind which no more of their statement follow.
+fn last_rows(id: u64, value: u8) -> Packet {
+    let mut body = id.to_le_bytes()[..6].to_vec();
+    body.extend([1, 0, 1, 1, 0, value, 0, 0, 0]);
+    packet(WRITE_ROWS, &body)
+}
+
 fn values(transaction: &Transaction) -> Vec<u8> {
     transaction.rows.packets().map(|rows| rows.unwrap().body()[11]).collect()
 }
@@ -96,6 +103,21 @@ fn create_table_select_ends_with_its_rows_and_ddl_with_its_statement() {
         query("ALTER TABLE t ADD COLUMN b int"),
     ];
     assert_eq!(feed(packets).unwrap(), [(6, vec![1]), (7, vec![])]);
+}
+
+#[test]
+fn a_statement_that_changes_more_tables_than_are_remembered_loses_none_of_its_descriptions() {
+    const TABLES: std::ops::Range<u64> = 10..10_000;
+    let described = TABLES.map(table_map);
+    let changed = TABLES.map(|id| rows(id, 0));
+    let whole = [gtid(5, 0), table_map(FOLLOWED)].into_iter().chain(described);
+    let whole = whole.chain([rows(FOLLOWED, 1)]).chain(changed).chain([last_rows(FOLLOWED, 2)]);
+    let next = [table_map(FOLLOWED), last_rows(FOLLOWED, 3), packet(XID, &[0; 8])];
+    assert_eq!(feed(whole.chain(next)).unwrap(), [(5, vec![1, 2, 3])]);
+    // Behind the statement nothing is remembered without bound.
+    let described = [gtid(5, 0), table_map(FOLLOWED)].into_iter().chain(TABLES.map(table_map));
+    let forgotten = described.chain([last_rows(FOLLOWED, 1), rows(FOLLOWED, 2)]);
+    assert!(matches!(feed(forgotten), Err(TailError::OutOfOrder { .. })));
 }
 
 #[test]

@@ -89,6 +89,35 @@ async fn reset_under_it(flavor: Flavor) {
     tail.end();
 }
 
+testkit::on_each_flavor! {
+    multi_thread left_running:
+    a_tailer_whose_servers_address_leads_elsewhere_leaves_the_old_primary_that_is_still_running,
+    a_tailer_whose_servers_address_leads_elsewhere_leaves_the_old_primary_of_mysql_that_is_still_running,
+}
+
+/// A failover that only makes the old primary read-only: its binlog stream stays open, and nothing comes.
+async fn left_running(flavor: Flavor) {
+    let Some((primary, replica)) = pair("left-running", flavor).await else { return };
+    let mut tail = published_by(&primary, &replica, flavor).await;
+    let proxy = Proxy::before(&primary.url()).await;
+    tail.tailer().set_env("DATABASE_URL", &proxy.instead_of(&primary.url()));
+    tail.lead().await;
+    insert(&primary, BEHIND);
+    tail.until_complete().await;
+    sql(&primary.url(), "set global read_only = 1");
+    promote(flavor, &primary, &replica);
+    proxy.lead_to(replica.server.address());
+    tail.scope.endpoints.database_url = replica.url();
+    insert(&replica, WRITTEN_ANEW);
+    tail.until_complete().await;
+    tail.assert_complete().await;
+    assert_eq!(read_by_snapshots(&tail).await, 0, "the history is the same");
+    let log = log(tail.tailer());
+    assert!(log.contains("its address leads to another server now"), "{log}");
+    assert!(tail.tailer().is_running(), "it went on");
+    tail.end();
+}
+
 /// A primary and its replica, which is another server by each of its names.
 async fn pair(name: &str, flavor: Flavor) -> Option<(OwnDatabase, OwnDatabase)> {
     let settings: &[&str] = match flavor {

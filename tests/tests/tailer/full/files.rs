@@ -1,9 +1,9 @@
-//! A file is missing between two others of the binlog. The server goes on with the next one.
+//! The files of the binlog: one is missing between two others, and a new one begins.
 
 use std::fs;
 
 use devstack::Flavor;
-use pipeline_tests::tail::log;
+use pipeline_tests::{tail::log, until};
 
 use crate::tailer::full::servers::{read_by_snapshots, start, tail_on};
 
@@ -49,5 +49,28 @@ async fn missing_between(flavor: Flavor) {
     tail.lead().await;
     tail.until_complete().await;
     assert_eq!(read_by_snapshots(&tail).await, read);
+    tail.end();
+}
+
+testkit::on_each_flavor! {
+    begun_anew:
+    behind_a_new_binlog_file_without_a_transaction_there_is_no_lag,
+    behind_a_new_binlog_file_of_mysql_without_a_transaction_there_is_no_lag,
+}
+
+/// The last transaction is in the file before.
+async fn begun_anew(flavor: Flavor) {
+    let Some(own) = start("new-file-server", flavor, &[]).await else { return };
+    let mut tail = tail_on(&own).await;
+    tail.lead().await;
+    tail.insert(1..=100);
+    tail.until_complete().await;
+    // Stopped, so that it sees no list of files without the new one.
+    assert!(tail.tailer().stop().await.unwrap().unwrap().success());
+    tail.next_binlog_file();
+    tail.lead().await;
+    let status = async || tail.platform.cdc_tailer.answer("/status").await.unwrap_or_default();
+    until(status, |text| text.contains(r#""lag_bytes":0"#)).await;
+    assert_eq!(tail.platform.cdc_tailer.metric("cdc_tailer_lag_bytes").await, Some(0.0));
     tail.end();
 }
