@@ -16,8 +16,7 @@ const NO_PADDING: u16 = 0x400;
 pub(crate) fn decode(text: &[u8], collation: u16) -> Cow<'_, str> {
     let collation = if collation < 2 * NO_PADDING { collation % NO_PADDING } else { collation };
     let collation = Collation::resolve(CollationId::from(collation));
-    let Some(label) = label(collation.charset()) else { return String::from_utf8_lossy(text) };
-    let Some(encoding) = Encoding::for_label(label.as_bytes()) else {
+    let Some(encoding) = encoding(collation.charset()) else {
         return String::from_utf8_lossy(text);
     };
     match wide(collation.charset()) {
@@ -26,31 +25,31 @@ pub(crate) fn decode(text: &[u8], collation: u16) -> Cow<'_, str> {
     }
 }
 
-/// Returns the name of an encoding that reads a character set of the server; `None`: UTF-8, or a set that no encoding
-/// reads. In each of those a byte below 128 is an ASCII character.
-fn label(charset: &str) -> Option<&'static str> {
+/// Returns the encoding that reads a character set of the server; `None`: UTF-8, or a set that none reads. In each of
+/// those a byte below 128 is an ASCII character.
+fn encoding(charset: &str) -> Option<&'static Encoding> {
     Some(match charset {
-        "big5" => "big5",
-        "cp1250" => "windows-1250",
-        "cp1251" => "windows-1251",
-        "cp1256" => "windows-1256",
-        "cp1257" => "windows-1257",
-        "cp866" => "ibm866",
-        "eucjpms" | "ujis" => "euc-jp",
-        "euckr" => "euc-kr",
-        "gb18030" => "gb18030",
-        "gb2312" | "gbk" => "gbk",
-        "greek" => "iso-8859-7",
-        "hebrew" => "iso-8859-8",
-        "koi8r" => "koi8-r",
-        "koi8u" => "koi8-u",
-        "latin1" => "windows-1252",
-        "latin2" => "iso-8859-2",
-        "latin5" => "iso-8859-9",
-        "latin7" => "iso-8859-13",
-        "macroman" => "macintosh",
-        "cp932" | "sjis" => "shift_jis",
-        "tis620" => "tis-620",
+        "big5" => encoding_rs::BIG5,
+        "cp1250" => encoding_rs::WINDOWS_1250,
+        "cp1251" => encoding_rs::WINDOWS_1251,
+        "cp1256" => encoding_rs::WINDOWS_1256,
+        "cp1257" => encoding_rs::WINDOWS_1257,
+        "cp866" => encoding_rs::IBM866,
+        "eucjpms" | "ujis" => encoding_rs::EUC_JP,
+        "euckr" => encoding_rs::EUC_KR,
+        "gb18030" => encoding_rs::GB18030,
+        "gb2312" | "gbk" => encoding_rs::GBK,
+        "greek" => encoding_rs::ISO_8859_7,
+        "hebrew" => encoding_rs::ISO_8859_8,
+        "koi8r" => encoding_rs::KOI8_R,
+        "koi8u" => encoding_rs::KOI8_U,
+        "latin1" => encoding_rs::WINDOWS_1252,
+        "latin2" => encoding_rs::ISO_8859_2,
+        "latin5" => encoding_rs::WINDOWS_1254,
+        "latin7" => encoding_rs::ISO_8859_13,
+        "macroman" => encoding_rs::MACINTOSH,
+        "cp932" | "sjis" => encoding_rs::SHIFT_JIS,
+        "tis620" => encoding_rs::WINDOWS_874,
         _ => return None,
     })
 }

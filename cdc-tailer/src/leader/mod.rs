@@ -177,26 +177,21 @@ async fn serve(context: &LeaderContext<'_>, stop: &CancellationToken) -> anyhow:
 }
 
 fn is_fenced(error: &anyhow::Error) -> bool {
-    let fenced = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref(), Some(TopicError::Fenced { .. }))
-    };
-    error.chain().any(fenced)
+    has_cause(error, |cause| matches!(cause, TopicError::Fenced { .. }))
 }
 
 /// Returns whether the checkpoint writer has failed for good.
 fn is_refused(error: &anyhow::Error) -> bool {
-    let refused = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref(), Some(TopicError::Transaction { .. }))
-    };
-    error.chain().any(refused)
+    has_cause(error, |cause| matches!(cause, TopicError::Transaction { .. }))
 }
 
 /// Returns whether a topic does not hold any more what was acknowledged.
 fn is_rewound(error: &anyhow::Error) -> bool {
-    let rewound = |cause: &(dyn std::error::Error + 'static)| {
-        matches!(cause.downcast_ref(), Some(TopicError::Rewound { .. }))
-    };
-    error.chain().any(rewound)
+    has_cause(error, |cause| matches!(cause, TopicError::Rewound { .. }))
+}
+
+fn has_cause(error: &anyhow::Error, is_it: impl Fn(&TopicError) -> bool) -> bool {
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(&is_it))
 }
 
 /// Returns whether MySQL did not answer, or not completely.

@@ -106,9 +106,10 @@ pub(crate) fn is_whole(after: &Position, file: &File, before: &GtidSet) -> Resul
     if after.gtids.covers(before) {
         return Ok(());
     }
-    let (name, read) = (&file.name, &after.gtids);
-    let reason =
-        format!("{name} begins behind {before}, and {read} was read: a file is missing between");
+    let reason = format!(
+        "{} begins behind {before}, and {} was read: a file is missing between",
+        file.name, after.gtids
+    );
     Err(TailError::PositionLost { reason })
 }
 

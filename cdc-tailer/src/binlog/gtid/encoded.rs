@@ -59,7 +59,8 @@ pub(crate) fn decode(mut bytes: Bytes<'_>) -> Result<Option<GtidSet>, Truncated>
         }
         let intervals = all.entry(series).or_default();
         for _ in 0..bytes.u64()? {
-            let (first, behind) = (bytes.u64()?, bytes.u64()?);
+            let first = bytes.u64()?;
+            let behind = bytes.u64()?;
             let Some(last) = behind.checked_sub(1).filter(|last| first <= *last) else {
                 return Ok(None);
             };
@@ -77,8 +78,10 @@ pub(crate) fn decode_list(mut bytes: Bytes<'_>) -> Result<Option<GtidSet>, Trunc
     }
     let mut domains = BTreeMap::new();
     for _ in 0..head {
-        let (domain, server) = (bytes.u32()?, bytes.u32()?);
-        domains.insert(domain, (server, bytes.u64()?));
+        let domain = bytes.u32()?;
+        let server = bytes.u32()?;
+        let sequence = bytes.u64()?;
+        domains.insert(domain, (server, sequence));
     }
     Ok(Some(GtidSet::MariaDb(domains)))
 }

@@ -253,8 +253,9 @@ impl Inner {
                 && at.offset <= last.offset
             {
                 // The earlier position stays: it shows what the topic has lost.
-                let (topic, offset, before) = (topic.to_owned(), at.offset, last.offset);
-                self.refuse(Refused::Rewound { topic, partition, offset, before });
+                let before = last.offset;
+                let topic = topic.to_owned();
+                self.refuse(Refused::Rewound { topic, partition, offset: at.offset, before });
                 return true;
             }
             partitions.insert(partition, at);

@@ -112,26 +112,44 @@ fn pass_answers(
     }
 }
 
-/// Forwards requests: four bytes of length, two bytes of API key, and the rest.
+/// A request of the Kafka protocol: four bytes of length, two bytes of API key, and the rest.
+pub(crate) struct Request {
+    length: [u8; 4],
+    /// From the API key on.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Request {
+    pub(crate) fn read(mut client: &TcpStream) -> io::Result<Self> {
+        let mut length = [0; 4];
+        client.read_exact(&mut length)?;
+        let mut body = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
+        client.read_exact(&mut body)?;
+        Ok(Self { length, body })
+    }
+
+    pub(crate) fn send(&self, mut broker: &TcpStream) -> io::Result<()> {
+        broker.write_all(&[&self.length[..], &self.body].concat())
+    }
+}
+
+/// Forwards requests.
 fn requests(
-    mut client: &TcpStream,
-    mut broker: &TcpStream,
+    client: &TcpStream,
+    broker: &TcpStream,
     gate: &Barrier,
     held: &AtomicUsize,
 ) -> io::Result<()> {
     loop {
-        let mut length = [0; 4];
-        client.read_exact(&mut length)?;
-        let mut request = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
-        client.read_exact(&mut request)?;
-        if request.starts_with(&END_TXN) && gate.pass() {
+        let request = Request::read(client)?;
+        if request.body.starts_with(&END_TXN) && gate.pass() {
             held.fetch_add(1, Ordering::SeqCst);
         }
-        broker.write_all(&[&length[..], &request].concat())?;
+        request.send(broker)?;
         gate.change(|state| {
-            let behind = state
-                .closes_behind
-                .filter(|needle| request.windows(needle.len()).any(|window| window == *needle));
+            let behind = state.closes_behind.filter(|needle| {
+                request.body.windows(needle.len()).any(|window| window == *needle)
+            });
             if behind.is_some() {
                 (state.is_closed, state.closes_behind) = (true, None);
             }

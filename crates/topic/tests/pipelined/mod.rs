@@ -1,7 +1,7 @@
 //! A broker that refuses a producer's first request and accepts the one sent right behind it.
 
 use std::{
-    io::{self, Read as _, Write as _},
+    io,
     net::{Shutdown, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -14,7 +14,7 @@ use std::{
 use devstack::{OwnBroker, at_last};
 use topic::{OrderedProducer, ProducerOptions, Record, TopicLayout, TopicNames, ensure_topics};
 
-use crate::held::published;
+use crate::held::{Request, published};
 
 /// API key of the request that writes messages.
 const PRODUCE: [u8; 2] = [0, 0];
@@ -28,7 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Forwards connections to a broker. In the first request that contains `needle`, it changes a bit of it, so that the
 /// broker refuses the batch by its checksum. Returns whether it has done so.
 fn forward(listener: TcpListener, broker: &OwnBroker, needle: &'static [u8]) -> Arc<AtomicBool> {
-    let (broker, is_damaged) = (broker.server.address(), Arc::<AtomicBool>::default());
+    let broker = broker.server.address();
+    let is_damaged = Arc::<AtomicBool>::default();
     let has_come = Arc::clone(&is_damaged);
     thread::spawn(move || {
         for client in listener.incoming() {
@@ -50,26 +51,23 @@ fn forward(listener: TcpListener, broker: &OwnBroker, needle: &'static [u8]) -> 
 }
 
 fn requests(
-    mut client: &TcpStream,
-    mut broker: &TcpStream,
+    client: &TcpStream,
+    broker: &TcpStream,
     needle: &[u8],
     is_damaged: &AtomicBool,
 ) -> io::Result<()> {
     loop {
-        let mut length = [0; 4];
-        client.read_exact(&mut length)?;
-        let mut request = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
-        client.read_exact(&mut request)?;
-        let found = request.windows(needle.len()).position(|window| window == needle);
-        if let (true, Some(at)) = (request.starts_with(&PRODUCE), found)
+        let mut request = Request::read(client)?;
+        let found = request.body.windows(needle.len()).position(|window| window == needle);
+        if let (true, Some(at)) = (request.body.starts_with(&PRODUCE), found)
             && !is_damaged.swap(true, Ordering::SeqCst)
         {
-            request[at] ^= 1;
+            request.body[at] ^= 1;
             client.set_read_timeout(Some(SECOND_WITHIN))?;
             drop(client.peek(&mut [0]));
             client.set_read_timeout(None)?;
         }
-        broker.write_all(&[&length[..], &request].concat())?;
+        request.send(broker)?;
     }
 }
 
