@@ -261,7 +261,7 @@ pub fn statement_text(data: &[u8]) {
     for (database, sql_mode) in [("d", 0), ("d", u64::MAX), ("other", 0)] {
         let query = Query { database: database.as_bytes(), text, sql_mode, collation };
         let _made = statement::makes(query);
-        let _found = statement::redefines(query, &followed);
+        let _found = statement::effect(query, &followed);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tailer with real servers and a real Kafka: `./dev test`, or `./dev servers up` first.
 
+mod alterations;
 mod bulk;
 mod by_hand;
 mod damage;

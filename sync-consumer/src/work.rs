@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, UserId};
 use redis_view::{Change, ViewCoupon};
-use topic::{Event, Message, UserCouponRow};
+use topic::{Event, HEADER_RESTATED, Message, UserCouponRow};
 
 use crate::lag;
 
@@ -21,7 +21,7 @@ const VERSION_MAX: i64 = 999_999_999_999_999;
 pub(crate) struct Work<'a> {
     /// The changes of each user in topic order, which is commit order.
     pub(crate) users: Vec<(UserId, Vec<Change>)>,
-    /// Users with a coupon that changed without a newer version: their views would ignore the change.
+    /// Users with a coupon that changed without a newer version, or may have: their views would ignore the change.
     pub(crate) unversioned: Vec<UserId>,
     pub(crate) undecodable: Vec<Undecodable<'a>>,
     /// When the tailer handled the oldest and the newest event, in milliseconds since 1970. For unreadable events, and
@@ -111,7 +111,8 @@ fn read(message: &Message) -> anyhow::Result<Read> {
         user: UserId(row.user_id),
         change: change(&row)?,
         handled_ms: event.ts_ms,
-        is_unversioned: event.before.is_some_and(|before| before.version >= row.version),
+        is_unversioned: event.before.is_some_and(|before| before.version >= row.version)
+            || message.header(HEADER_RESTATED).is_some(),
     })
 }
 
@@ -224,7 +225,10 @@ mod tests {
         };
         let batch = [event(1, 2)];
         assert_eq!(Work::of(&batch).unversioned, []);
-        for batch in [[event(2, 2)], [event(3, 2)]] {
+        // Read anew behind a definition: its values may be others than they were in this version.
+        let mut restated = message(Some(row(1, 7)), "7");
+        restated.headers.push((HEADER_RESTATED.to_owned(), b"1".to_vec()));
+        for batch in [[event(2, 2)], [event(3, 2)], [restated]] {
             assert_eq!(Work::of(&batch).unversioned, [UserId(7)]);
         }
     }

@@ -128,7 +128,10 @@ pub(crate) enum Body<'a> {
     /// What the files before this one hold, at its head.
     FileBegins(GtidSet),
     /// Start of a binlog file. After a crash, a transaction open before it never ended.
-    FormatDescription,
+    FormatDescription {
+        /// Whether the server began the file when it was started, and not because the one before it was full.
+        begins_a_run: bool,
+    },
     /// The server has no more events for now.
     Heartbeat,
     /// The server lost changes before they reached the binlog.
@@ -196,7 +199,7 @@ impl<'a> Body<'a> {
                 let rotated = RotateEvent::parse(&mut Cursor::new(body)).map_err(truncated)?;
                 Self::Rotate { file: rotated.binlog_filename }
             }
-            FORMAT_DESCRIPTION => Self::FormatDescription,
+            FORMAT_DESCRIPTION => Self::FormatDescription { begins_a_run: begins_a_run(body) },
             16 => {
                 XidEvent::parse(&mut Cursor::new(body)).map_err(truncated)?;
                 Self::Xid
@@ -235,6 +238,14 @@ impl<'a> Body<'a> {
             _ => Self::Unknown,
         })
     }
+}
+
+/// Reads when the server was started, in seconds since 1970. It is 0 in the later files of a run, and in the middle of a
+/// stream.
+fn begins_a_run(body: &[u8]) -> bool {
+    // The version of the binlog, and that of the server, are before it.
+    const STARTED: std::ops::Range<usize> = 52..56;
+    body.get(STARTED).is_some_and(|started| started != [0; 4])
 }
 
 fn query(mut bytes: Bytes<'_>, extra: usize) -> Result<Query<'_>, Truncated> {

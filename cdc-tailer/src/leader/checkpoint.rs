@@ -52,6 +52,10 @@ pub(crate) struct Checkpoint {
     /// The same position as a file of that server and an offset.
     file: String,
     offset: u64,
+    /// The last file that a tailer has followed, behind the position if its transactions are none of ours. Empty:
+    /// `file`.
+    #[serde(default)]
+    followed: String,
     /// The transaction that ends at the position.
     last: Option<SavedLast>,
     /// XA transactions without rows of followed tables that were prepared before the position and not ended.
@@ -84,6 +88,7 @@ struct SavedLast {
 impl Checkpoint {
     pub(crate) fn new(
         position: &Position,
+        followed: &File,
         as_of_ms: i64,
         acknowledged: Acknowledged,
         snapshot: Option<SnapshotProgress>,
@@ -96,6 +101,7 @@ impl Checkpoint {
             gtid: position.gtids.to_string(),
             file: position.file.name.clone(),
             offset: position.offset,
+            followed: followed.name.clone(),
             last: position.last.map(|Last { gtid, before, landmark }| SavedLast {
                 gtid: gtid.to_string(),
                 before,
@@ -113,6 +119,12 @@ impl Checkpoint {
             acknowledged,
             snapshot,
         }
+    }
+
+    /// Returns the last file that a tailer has followed.
+    pub(crate) fn followed(&self) -> File {
+        let name = if self.followed.is_empty() { &self.file } else { &self.followed };
+        File { server: self.server.clone(), name: name.clone() }
     }
 
     /// Returns the GTIDs in the server's notation.
@@ -272,10 +284,12 @@ mod tests {
         let message = topic::MessagePosition { offset: 9, time_ms: 1_700_000_000_000 };
         let positions = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, message)]))]);
         let snapshot = Some(SnapshotProgress::of_all());
-        let checkpoint = Checkpoint::new(&position, 5, positions, snapshot);
+        let followed = File { server: "1/uid".into(), name: "binlog.000004".into() };
+        let checkpoint = Checkpoint::new(&position, &followed, 5, positions, snapshot);
         let bytes = serde_json::to_vec(&checkpoint).unwrap();
         let read: Checkpoint = topic::decode(&bytes).unwrap();
         assert_eq!(read, checkpoint);
         assert_eq!(read.position().unwrap(), position);
+        assert_eq!(read.followed(), followed);
     }
 }

@@ -20,6 +20,11 @@ pub(crate) struct LeaderContext<'a> {
 }
 
 impl LeaderContext<'_> {
+    /// Returns the time in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now().timestamp_millis()
+    }
+
     /// Returns the server to read, with connection settings.
     pub(crate) fn server(&self, flavor: Flavor) -> Server {
         Server {

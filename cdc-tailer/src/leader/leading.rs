@@ -33,6 +33,7 @@ use crate::{
         queue::{self, Receiver},
         reader::{self, Incoming},
     },
+    transaction::{Transaction, rewritten},
 };
 
 /// Bytes of messages that the producer buffers; its bookkeeping takes as much again. The buffer covers a few
@@ -107,7 +108,9 @@ impl<'a> Leading<'a> {
         let written = watch::Sender::new(None);
         let status = LeaderStatus::new(config.database_url.clone(), written.subscribe());
         broker.producer.follow(begin.acknowledged.clone());
-        let publisher = Publisher::new(broker, names, begin.position.clone(), begin.as_of_ms);
+        let (position, followed) = (begin.position.clone(), Arc::clone(&begin.followed));
+        let moved = followed != position.file;
+        let publisher = Publisher::new(broker, names, position, followed, begin.as_of_ms);
         let leading = Self {
             context,
             leadership,
@@ -117,7 +120,7 @@ impl<'a> Leading<'a> {
             snapshot: None,
             checkpoints: watch::Sender::new(None),
             written,
-            moved: false,
+            moved,
             status,
             reported: Instant::now(),
         };
@@ -293,18 +296,40 @@ impl<'a> Leading<'a> {
                 self.context.part.ready();
             }
             Incoming::Disconnected(reason) => self.context.part.not_ready(reason),
-            Incoming::Idle(read_to) => self.publisher.idle(read_to, self.now_ms()),
+            Incoming::Idle(read_to) => {
+                self.moved |= self.publisher.idle(read_to, self.context.now_ms())
+            }
             Incoming::Transaction(transaction) => {
-                let now_ms = self.now_ms();
-                self.publisher.publish(&transaction, now_ms).await?;
+                if let Some(table) = transaction.rewrites {
+                    return self.publish_definition(&transaction, table).await;
+                }
+                self.publisher.publish(&transaction, self.context.now_ms()).await?;
             }
         }
         Ok(())
     }
 
+    /// Passes a definition, and reads its table anew. Before a checkpoint may be behind the definition, each one names
+    /// the table, so a tailer that ends here leaves the reading to the next one.
+    async fn publish_definition(
+        &mut self,
+        transaction: &Transaction,
+        table: &str,
+    ) -> anyhow::Result<()> {
+        let progress = SnapshotProgress::of_rewritten(table);
+        self.snapshot = Some(progress.clone());
+        let now_ms = self.context.now_ms();
+        self.publisher.publish(transaction, now_ms).await?;
+        self.publisher.producer().drained().await?;
+        self.advance()?;
+        self.read_tables(progress, &rewritten(table)).await?;
+        self.context.part.ready();
+        Ok(())
+    }
+
     /// Advances the safe position.
     fn advance(&mut self) -> anyhow::Result<()> {
-        self.moved |= self.publisher.advance(self.now_ms())?;
+        self.moved |= self.publisher.advance(self.context.now_ms())?;
         Ok(())
     }
 
@@ -313,6 +338,7 @@ impl<'a> Leading<'a> {
         self.moved = false;
         self.checkpoints.send_replace(Some(Checkpoint::new(
             self.publisher.safe(),
+            self.publisher.followed(),
             self.publisher.as_of_ms(),
             self.publisher.producer().positions(),
             self.snapshot.clone(),
@@ -326,7 +352,7 @@ impl<'a> Leading<'a> {
             safe: self.publisher.safe(),
             read_to: self.publisher.read_to(),
             as_of_ms: self.publisher.as_of_ms(),
-            now_ms: self.context.clock.now().timestamp_millis(),
+            now_ms: self.context.now_ms(),
             unacknowledged: self.publisher.unacknowledged(),
             queue_bytes,
             snapshot: self.snapshot.as_ref(),
@@ -347,10 +373,6 @@ impl<'a> Leading<'a> {
             self.offer_checkpoint();
         }
         Ok(())
-    }
-
-    fn now_ms(&self) -> i64 {
-        self.context.clock.now().timestamp_millis()
     }
 }
 

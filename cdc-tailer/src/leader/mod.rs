@@ -25,7 +25,7 @@ use tracing::warn;
 
 use crate::{
     config::Config,
-    error::TailError,
+    error::{Directive, TailError},
     leader::{context::LeaderContext, election::Leadership},
     metrics,
     source::address::Address,
@@ -198,7 +198,9 @@ fn has_cause(error: &anyhow::Error, is_it: impl Fn(&TopicError) -> bool) -> bool
 pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
     let unavailable = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref().is_some_and(StoreError::is_unavailable)
-            || matches!(cause.downcast_ref(), Some(TailError::Lost(_)))
+            || cause
+                .downcast_ref()
+                .is_some_and(|error: &TailError| error.directive() == Directive::Reconnect)
     };
     error.chain().any(unavailable)
 }

@@ -99,7 +99,11 @@ fn wrong(settings: &BinlogSettings) -> Option<String> {
         )
     };
     if !settings.log_bin {
-        return Some("the server writes no binlog: start it with --log-bin --server-id=1".into());
+        return Some(
+            "the server writes no binlog, and what it commits meanwhile is in none: start it with --log-bin \
+             --server-id=1, then start with --resnapshot"
+                .into(),
+        );
     }
     if settings.flavor == settings::Flavor::MySql && settings.gtid_mode != "ON" {
         return Some(format!(
@@ -186,7 +190,7 @@ mod tests {
         assert_eq!(wrong(&good()), None);
         assert_eq!(wrong(&BinlogSettings { compressed: true, ..good() }), None);
         let cases = [
-            (BinlogSettings { log_bin: false, ..good() }, "--log-bin"),
+            (BinlogSettings { log_bin: false, ..good() }, "then start with --resnapshot"),
             (
                 BinlogSettings { format: "MIXED".into(), ..good() },
                 "set global binlog_format = 'ROW'",

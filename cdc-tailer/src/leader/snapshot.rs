@@ -12,7 +12,7 @@ use mysql_store::{
 };
 use runtime::Clock;
 use serde::{Deserialize, Serialize};
-use topic::{HEADER_SCHEMA, Record, SCHEMA_VERSION, TopicNames};
+use topic::{HEADER_RESTATED, HEADER_SCHEMA, Record, SCHEMA_VERSION, TopicNames};
 
 use crate::{
     binlog::{
@@ -42,18 +42,26 @@ pub(crate) struct SnapshotProgress {
     after: Vec<i64>,
     /// Rows sent so far.
     rows: u64,
+    /// Whether rows may have other values in the same version.
+    #[serde(default)]
+    restates: bool,
 }
 
 impl SnapshotProgress {
     /// Starts a snapshot of all tables.
     pub(crate) fn of_all() -> Self {
         let tables = ORDER.map(str::to_owned).to_vec();
-        Self { tables, after: Vec::new(), rows: 0 }
+        Self { tables, after: Vec::new(), rows: 0, restates: false }
     }
 
     /// Starts a snapshot of one table.
     pub(crate) fn of(table: &str) -> Self {
-        Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0 }
+        Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0, restates: false }
+    }
+
+    /// Starts a snapshot of a table whose rows a definition may have changed.
+    pub(crate) fn of_rewritten(table: &str) -> Self {
+        Self { restates: true, ..Self::of(table) }
     }
 
     /// Adds `table`, unless it is already included.
@@ -121,6 +129,9 @@ impl<O: Sink> Snapshot<'_, O> {
         let after: Vec<i64> = (0..keys.len()).map(|part| progress.key(part)).collect();
         let rows = store::rows_after(connection, name, &columns, keys, &after, CHUNK).await?;
         let now_ms = self.clock.now().timestamp_millis();
+        let headers: [(&str, &[u8]); 2] =
+            [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes()), (HEADER_RESTATED, b"1")];
+        let headers = if progress.restates { &headers[..] } else { &headers[..1] };
         let (mut payload, mut key) = (Vec::new(), Vec::new());
         for row in &rows {
             let values = values(&table, row);
@@ -131,8 +142,7 @@ impl<O: Sink> Snapshot<'_, O> {
             if let Some(cell) = table.column(ordering).map(|index| &cells[index]) {
                 encode::key(&mut key, cell);
             }
-            let headers: [(&str, &[u8]); 1] = [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
-            let record = Record { topic: &topic, key: &key, payload: &payload, headers: &headers };
+            let record = Record { topic: &topic, key: &key, payload: &payload, headers };
             self.sink.put(&record).await?;
         }
         let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);

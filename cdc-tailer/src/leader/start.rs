@@ -7,20 +7,30 @@ use tokio::task::spawn_blocking;
 use topic::Acknowledged;
 
 use crate::{
-    binlog::{gtid::GtidSet, position::Position},
+    binlog::{
+        gtid::GtidSet,
+        position::{File, Position},
+    },
     config::Resnapshot,
     error::Directive,
     leader::{
         checkpoint, context::LeaderContext, preflight, prepared, snapshot::SnapshotProgress,
         topics_check,
     },
-    source::{Origin, Server, connection::Connection, same_history},
+    source::{
+        Origin, Server,
+        connection::Connection,
+        restarts::{self, Run},
+        same_history,
+    },
 };
 
 /// Start of a leadership.
 #[derive(Debug)]
 pub(crate) struct Begin {
     pub(crate) position: Position,
+    /// The last file up to which the server is known to have written all changes into its binlog.
+    pub(crate) followed: Arc<File>,
     /// When `position` was the end of the binlog, milliseconds since 1970.
     pub(crate) as_of_ms: i64,
     /// Messages that must be in the topics for the position to be valid.
@@ -57,10 +67,17 @@ pub(crate) async fn decide(
         None => other_history(server, &position).await?,
         some => some,
     };
-    if let Some(reason) = mismatch {
-        let reason = format!("the checkpoint does not fit: {reason}");
-        return anew(context, server, reason).await;
-    }
+    let run = match mismatch {
+        None => goes_on(server, checkpoint.followed()).await?,
+        Some(reason) => Run::Unknown(reason),
+    };
+    let followed = match run {
+        Run::GoesOnTo(followed) => followed,
+        Run::Unknown(reason) => {
+            let reason = format!("the checkpoint does not fit: {reason}");
+            return anew(context, server, reason).await;
+        }
+    };
     // A snapshot in progress continues; otherwise a tailer that is killed repeatedly would never finish it.
     let (snapshot, reason) = match (checkpoint.snapshot.clone(), wanted) {
         (None, None | Some(Resnapshot::All)) => (None, String::new()),
@@ -74,6 +91,7 @@ pub(crate) async fn decide(
     };
     Ok(Begin {
         position,
+        followed,
         as_of_ms: checkpoint.as_of_ms,
         acknowledged: checkpoint.acknowledged,
         snapshot,
@@ -100,6 +118,11 @@ async fn other_history(
     }
 }
 
+async fn goes_on(server: &Arc<Server>, followed: File) -> anyhow::Result<Run> {
+    let server = Arc::clone(server);
+    Ok(spawn_blocking(move || restarts::since(&server, Arc::new(followed))).await??)
+}
+
 /// Starts with a snapshot of all tables, followed by all later changes.
 pub(crate) async fn anew(
     context: &LeaderContext<'_>,
@@ -117,6 +140,7 @@ pub(crate) async fn anew(
     let text = settings::readable_position(&mut connection, settings.flavor).await?;
     position.pending.covered = Some(GtidSet::parse(server.flavor, &text)?);
     Ok(Begin {
+        followed: Arc::clone(&position.file),
         position,
         as_of_ms,
         acknowledged: Acknowledged::new(),

@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_checkpoint_ages_with_transactions_that_it_lacks_and_not_with_silence() {
         let [old, new] = ["0-1-5", "0-1-6"].map(position);
-        let written = Checkpoint::new(&old, 1_000, Acknowledged::new(), None);
+        let written = Checkpoint::new(&old, &old.file, 1_000, Acknowledged::new(), None);
         let age = |written: Option<&Checkpoint>, safe: &Position, as_of_ms, now_ms| {
             let gtid = safe.gtids.to_string();
             status(written.cloned()).checkpoint_age(&facts(safe, as_of_ms, now_ms), &gtid)

@@ -38,6 +38,9 @@ pub(crate) struct Publisher {
     passed: Position,
     /// The last such position from which a reader may start.
     safe: Position,
+    /// The last file up to which the server is known to have written all changes into its binlog, and before which
+    /// everything is acknowledged.
+    followed: Arc<File>,
     /// How far the server's files were read when it had no more events. `None`: there were some since.
     idle_at: Option<ReadTo>,
     /// Whether a reader may start from `passed`.
@@ -65,11 +68,12 @@ struct Mark {
 }
 
 impl Publisher {
-    /// Starts at `position`, which was the end of the binlog at `as_of_ms`.
+    /// Starts at `position`, which was the end of the binlog at `as_of_ms`, having followed files up to `followed`.
     pub(crate) fn new(
         broker: Broker,
         names: &TopicNames,
         position: Position,
+        followed: Arc<File>,
         as_of_ms: i64,
     ) -> Self {
         Self {
@@ -77,6 +81,7 @@ impl Publisher {
             messages: Messages::new(names),
             marks: VecDeque::new(),
             passed: position.clone(),
+            followed,
             safe: position,
             idle_at: None,
             resumable: true,
@@ -89,6 +94,12 @@ impl Publisher {
     /// Returns the position up to which everything is acknowledged and no rows wait for an XA COMMIT.
     pub(crate) fn safe(&self) -> &Position {
         &self.safe
+    }
+
+    /// Returns the last file up to which the server is known to have written all changes into its binlog, and before
+    /// which everything is acknowledged.
+    pub(crate) fn followed(&self) -> &File {
+        &self.followed
     }
 
     /// Returns the latest time, in milliseconds since 1970, up to which all changes are before [`Publisher::safe`].
@@ -120,6 +131,7 @@ impl Publisher {
     pub(crate) fn restart(&mut self, position: Position, as_of_ms: i64) {
         self.marks.clear();
         self.passed = position.clone();
+        self.followed = Arc::clone(&position.file);
         self.safe = position;
         self.idle_at = None;
         self.resumable = true;
@@ -165,6 +177,7 @@ impl Publisher {
                 self.safe.clone_from(&self.passed);
             }
             let Mark { gtid, file, offset, landmark, .. } = mark;
+            self.followed = Arc::clone(&file);
             self.passed.pass(gtid, file, offset, landmark, mark.phase.as_deref());
             self.resumable = mark.resumable;
             moved |= mark.resumable;
@@ -181,15 +194,20 @@ impl Publisher {
         Ok(moved)
     }
 
-    /// The server has no more events: if nothing is unacknowledged, there is no lag.
-    pub(crate) fn idle(&mut self, read_to: ReadTo, now_ms: i64) {
+    /// The server has no more events: if nothing is unacknowledged, there is no lag. Returns whether a later file is
+    /// followed now.
+    pub(crate) fn idle(&mut self, read_to: ReadTo, now_ms: i64) -> bool {
+        let mut is_later = false;
         if self.marks.is_empty() {
             metrics::set_lag(0.0);
+            is_later = self.followed != read_to.file;
+            self.followed = Arc::clone(&read_to.file);
             if self.resumable {
                 self.as_of_ms = now_ms;
                 self.idle_at = Some(read_to);
             }
         }
+        is_later
     }
 }
 

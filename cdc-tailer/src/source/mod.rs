@@ -5,6 +5,7 @@ pub(crate) mod connection;
 pub(crate) mod login;
 pub(crate) mod queue;
 pub(crate) mod reader;
+pub(crate) mod restarts;
 pub(crate) mod same_history;
 pub(crate) mod wire;
 

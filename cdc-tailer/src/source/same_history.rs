@@ -270,7 +270,7 @@ fn has_all(server: &mut Connection, gtids: &GtidSet) -> Result<bool, TailError> 
 }
 
 /// Returns the names of the binlog files, oldest first.
-fn files(server: &mut Connection) -> Result<Vec<String>, TailError> {
+pub(super) fn files(server: &mut Connection) -> Result<Vec<String>, TailError> {
     Ok(sizes(server)?.into_iter().map(|(name, _)| name).collect())
 }
 

@@ -1,6 +1,7 @@
 //! Tests from binlog to cells with real servers: MariaDB and, if installed, MySQL. Rows from the binlog must equal the
 //! output of SELECT.
 
+mod alterations;
 mod cells;
 mod clocks;
 mod compression;

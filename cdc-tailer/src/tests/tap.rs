@@ -45,6 +45,8 @@ pub(super) struct Tap {
     /// The next connection starts after this.
     pub(super) origin: Origin,
     pub(super) assembler: Assembler,
+    /// Tables that are to be read anew, by each definition that demands it.
+    pub(super) rewrites: Vec<&'static str>,
     connection: Option<Connection>,
 }
 
@@ -85,7 +87,7 @@ impl Tap {
             limits,
             &Pending::default(),
         );
-        Self { database, origin, assembler, connection: None }
+        Self { database, origin, assembler, rewrites: Vec::new(), connection: None }
     }
 
     /// Returns the end of the server's binlog.
@@ -145,6 +147,7 @@ impl Tap {
         loop {
             let packet = connection.next_packet()?;
             if let Assembled::Transaction(transaction) = self.assembler.accept(packet)? {
+                self.rewrites.extend(transaction.rewrites);
                 let Transaction { gtid, end, landmark, .. } = transaction;
                 self.origin.after.pass(
                     gtid,

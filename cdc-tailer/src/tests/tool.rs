@@ -67,7 +67,7 @@ fn ours(tap: &Tap, file: &str) -> Vec<Seen> {
             Body::Begin { gtid, .. } => Some(format!("GTID {gtid}")),
             Body::Xid => Some("Xid".to_owned()),
             Body::Rotate { file } => Some(format!("Rotate to {file}")),
-            Body::FormatDescription => Some("Start".to_owned()),
+            Body::FormatDescription { .. } => Some("Start".to_owned()),
             Body::Query(Query { text, .. }) => {
                 Some(format!("Query {}", String::from_utf8_lossy(text)))
             }

@@ -14,12 +14,20 @@ pub(crate) struct Open {
     /// Whether its first statement ends it; `None`: the statement decides.
     pub(crate) standalone: Option<bool>,
     pub(crate) rows: RowBuffer,
+    /// A followed table whose rows a definition may have changed.
+    pub(crate) rewrites: Option<&'static str>,
     savepoints: Savepoints,
 }
 
 impl Open {
     pub(crate) fn new(gtid: Gtid, standalone: Option<bool>) -> Self {
-        Self { gtid, standalone, rows: RowBuffer::default(), savepoints: Savepoints::default() }
+        Self {
+            gtid,
+            standalone,
+            rows: RowBuffer::default(),
+            rewrites: None,
+            savepoints: Savepoints::default(),
+        }
     }
 
     /// Sets a savepoint after the rows so far; replaces one of the same name.

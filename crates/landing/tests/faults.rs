@@ -12,8 +12,8 @@ use mysql_store::{
     template_edit::{self, Edited},
 };
 use redis_gate::{QueueOptions, Refusal, RequestState, Verdict};
-use sqlx::{Connection, Row};
-use testkit::{COMMIT, Proxy, until_true};
+use sqlx::Connection;
+use testkit::{COMMIT, Proxy, sessions, until, until_session, until_true};
 
 use crate::harness::{
     Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, number, template,
@@ -149,11 +149,9 @@ async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
 /// Kills every connection to this database, including the lander's.
 async fn kill_all_connections(world: &World) {
     let mut connection = world.connection().await;
-    let sql = "select id from information_schema.processlist \
-               where db = database() and id <> connection_id()";
-    let rows = sqlx::raw_sql(sql).fetch_all(&mut connection).await.unwrap();
-    for row in rows {
-        let id: i64 = row.try_get_unchecked(0).unwrap();
+    let all = "db = database() and id <> connection_id()";
+    let listed = until(async || sessions(&mut connection, all).await, Option::is_some).await;
+    for id in listed.unwrap() {
         // A connection that has ended by itself is not an error.
         let kill = format!("kill {id}");
         drop(sqlx::raw_sql(sqlx::AssertSqlSafe(kill)).execute(&mut connection).await);
@@ -584,17 +582,8 @@ const LOCK: &str = "select stock from template_stock where template_id = 10 for 
 
 /// Returns the connection that waits to take stock.
 async fn lander_at_the_guard(world: &World) -> i64 {
-    let sql = "select cast(coalesce(max(id), 0) as signed) from information_schema.processlist \
-               where db = database() and info like 'update template_stock%'";
-    let (mut connection, mut lander) = (world.connection().await, 0);
-    until_true(async || {
-        // MySQL cannot list statements while any connection's statement holds bytes that are not text.
-        let row = sqlx::raw_sql(sql).fetch_one(&mut connection).await;
-        lander = row.map_or(0, |row| row.try_get_unchecked(0).unwrap());
-        lander != 0
-    })
-    .await;
-    lander
+    let takes = "db = database() and info like 'update template_stock%'";
+    until_session(&mut world.connection().await, takes).await
 }
 
 /// Two more templates of the same lander.

@@ -27,7 +27,7 @@ use mysql_store::{
 use redis_gate::{Entry, Gate, GateRedis, Meta};
 use runtime::{Clock, FailPoints};
 use sqlx::Row;
-use testkit::{MERCHANT, STATE_MAX, until_true};
+use testkit::{MERCHANT, STATE_MAX, until_session, until_true};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
@@ -413,9 +413,8 @@ pub(crate) async fn waits_for_a_row(world: &World, id: i64) {
 /// Waits until a connection waits for a locked table of this database.
 pub(crate) async fn somebody_waits_for_a_table(world: &World) {
     let mut connection = world.connection().await;
-    let sql = "select count(*) from information_schema.processlist \
-               where db = database() and state = 'Waiting for table metadata lock'";
-    until_true(async || number(&mut connection, sql).await > 0).await;
+    let waits = "db = database() and state = 'Waiting for table metadata lock'";
+    until_session(&mut connection, waits).await;
 }
 
 /// The time at which all tests run.

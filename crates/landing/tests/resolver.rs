@@ -15,7 +15,7 @@ use landing::{
 use mysql_store::claim as claims;
 use redis_gate::{QueueOptions, RequestState, Verdict};
 use sqlx::Connection;
-use testkit::until_true;
+use testkit::{until_session, until_true};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::harness::{OPERATOR, Process, TEMPLATE, USER, World, again, claim, execute, now};
@@ -103,9 +103,8 @@ async fn an_open_landing_is_waited_for_and_its_end_decides() {
         execute(&mut transaction, &rows_of(&open, epoch)).await;
         let looker = resolver(&world, Duration::ZERO);
         let looking = tokio::spawn(async move { looker.look(now()).await.unwrap() });
-        let waits = "select count(*) from information_schema.processlist \
-                     where db = database() and info like 'insert into claim%'";
-        until_true(async || world.number(waits).await == 1).await;
+        let waits = "db = database() and info like 'insert into claim%'";
+        until_session(&mut world.connection().await, waits).await;
         if commits { transaction.commit().await } else { transaction.rollback().await }.unwrap();
         let (settled, released) = if commits { (1, 0) } else { (0, 1) };
         assert_eq!(looking.await.unwrap(), Resolved { settled, released, stuck: 0 });

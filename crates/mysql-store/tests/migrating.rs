@@ -2,11 +2,8 @@
 
 use devstack::TestServers;
 use mysql_store::{StoreError, migrate};
-use sqlx::{
-    Row,
-    migrate::{Migration, Migrator},
-};
-use testkit::{COMMIT, HeldMessage, Proxy, until_true};
+use sqlx::migrate::{Migration, Migrator};
+use testkit::{COMMIT, HeldMessage, Proxy, until_session};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -136,14 +133,8 @@ async fn a_statement_that_the_server_goes_on_with_alone_is_waited_for_and_not_re
     execute(&mut user, "begin").await;
     assert_eq!(number(&mut user, "select count(*) from user_coupon").await, 1);
     let lost = migrating(&proxy.instead_of(&url));
-    // MySQL cannot show the list while another session's statement has bytes that are no text.
-    let waits = "select count(*) from information_schema.processlist \
-                 where db = database() and state = 'Waiting for table metadata lock'";
-    until_true(async || {
-        let counted = sqlx::raw_sql(waits).fetch_one(&mut connection).await;
-        counted.is_ok_and(|row| row.try_get_unchecked::<i64, _>(0).unwrap() == 1)
-    })
-    .await;
+    let waits = "db = database() and state = 'Waiting for table metadata lock'";
+    until_session(&mut connection, waits).await;
     proxy.cut();
     let error = lost.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("migration 20261123000010, statement 1"), "{error}");

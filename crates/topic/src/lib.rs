@@ -51,7 +51,7 @@ pub use events::claim_stats::{ClaimStats, LATENCY_BOUNDS_MS, OTHERS};
 pub use events::event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};
 pub use events::expiring::ExpiringSoon;
 pub use events::message::{
-    HEADER_POSITION, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message, MessagePosition,
+    HEADER_POSITION, HEADER_RESTATED, HEADER_SCHEMA, HEADER_TRACE_PARENT, Message, MessagePosition,
 };
 pub use events::names::TopicNames;
 pub use events::row::{ExpiryWakeUp, StockMovementRow, TemplateRow, UserCouponRow};

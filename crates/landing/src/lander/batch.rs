@@ -272,8 +272,9 @@ impl<T> Batch<T> {
 
 /// Decides in batch order, as if each admission were landed alone. Each admission that will be run again reduces the
 /// stock left for those behind it, so if a batch asks for too much, only its tail is refused. An admission whose number
-/// seems taken is run again too, unless that `is_proven`; it takes no stock meanwhile. An admission that shares a key
-/// or a number with one ahead of it is decided after that one has landed.
+/// seems taken is run again too, unless that `is_proven`. An admission that shares a key or a number with one ahead of
+/// it is decided after that one has landed. Whether these take stock is not known yet, so where too little is left, an
+/// admission behind them is run again.
 fn decide_all(landings: &[Landing], found: Vec<FoundRows>, is_proven: bool) -> Vec<Decision> {
     let mut ahead = Ahead::default();
     landings
@@ -286,10 +287,12 @@ fn decide_all(landings: &[Landing], found: Vec<FoundRows>, is_proven: bool) -> V
             }
             let decision = decide(&landing.admission, &found);
             if ahead.must_land_before(landing, decision) {
+                ahead.add_unknown(landing);
                 return Decision::Retry;
             }
             if decision == Decision::NumberTaken && !is_proven {
                 ahead.add_names(landing);
+                ahead.add_unknown(landing);
                 return Decision::Retry;
             }
             if decision == Decision::Retry {
@@ -306,6 +309,8 @@ struct Ahead<'a> {
     taken: HashMap<TemplateId, i64>,
     keys: HashSet<(TemplateId, UserId, &'a RequestId)>,
     numbers: HashSet<(TemplateId, UserId, i64)>,
+    /// Templates of which one of those admissions may or may not take stock.
+    unknown: HashSet<TemplateId>,
 }
 
 impl<'a> Ahead<'a> {
@@ -315,7 +320,10 @@ impl<'a> Ahead<'a> {
         self.add_names(landing);
     }
 
-    /// Adds an admission that probably takes no stock.
+    fn add_unknown(&mut self, landing: &Landing) {
+        self.unknown.insert(landing.admission.claim.template_id);
+    }
+
     fn add_names(&mut self, landing: &'a Landing) {
         let claim = &landing.admission.claim;
         self.keys.insert((claim.template_id, claim.user_id, &claim.request_id));
@@ -327,6 +335,7 @@ impl<'a> Ahead<'a> {
         let key = (claim.template_id, claim.user_id, &claim.request_id);
         let undecided = matches!(decision, Decision::Short { .. } | Decision::Retry);
         self.keys.contains(&key)
+            || matches!(decision, Decision::Short { .. }) && self.unknown.contains(&key.0)
             || undecided && numbers(landing).any(|number| self.numbers.contains(&number))
     }
 }

@@ -12,7 +12,8 @@ type Number = (TemplateId, UserId, i64);
 
 /// Decides in batch order, as if each claim were landed alone. Each claim that will be run again reduces the stock left
 /// for the claims behind it, so if a batch asks for too much, only its tail is rejected. A claim that shares a key or a
-/// number with one ahead of it is decided after that one has landed.
+/// number with one ahead of it is decided after that one has landed. Whether that one takes stock is not known yet, so
+/// where too little is left, a claim behind it is run again.
 pub(super) fn decide_all(jobs: &[QueuedJob], found: Vec<QueuedRows>) -> Vec<Next> {
     let mut ahead = Ahead::default();
     jobs.iter()
@@ -25,6 +26,7 @@ pub(super) fn decide_all(jobs: &[QueuedJob], found: Vec<QueuedRows>) -> Vec<Next
             }
             let decision = decide_queued(&landing.queued, &found);
             if ahead.must_land_before(landing, &decision) {
+                ahead.unknown.insert(landing.landed.template_id);
                 return Next::Again;
             }
             let next = Next::from(decision);
@@ -44,6 +46,8 @@ struct Ahead<'a> {
     taken: HashMap<TemplateId, i64>,
     keys: HashSet<(TemplateId, UserId, &'a RequestId)>,
     numbers: HashSet<Number>,
+    /// Templates of which one of those claims may or may not take stock.
+    unknown: HashSet<TemplateId>,
 }
 
 impl<'a> Ahead<'a> {
@@ -61,7 +65,9 @@ impl<'a> Ahead<'a> {
             QueuedDecision::Short { .. } | QueuedDecision::Retry => numbers(landing),
             _ => Vec::new(),
         };
-        self.keys.contains(&(claim.template_id, claim.user_id, &claim.request_id))
+        matches!(decision, QueuedDecision::Short { .. })
+            && self.unknown.contains(&claim.template_id)
+            || self.keys.contains(&(claim.template_id, claim.user_id, &claim.request_id))
             || wanted.iter().any(|number| self.numbers.contains(number))
     }
 }
@@ -148,11 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_with_the_key_or_a_number_of_one_ahead_waits_for_it() {
-        let jobs = [job(0, 7, "a", 1), job(1, 7, "a", 2), job(2, 7, "b", 1), job(3, 8, "a", 1)];
+    fn a_claim_with_the_key_or_a_number_of_one_ahead_waits_for_it_and_the_last_stock_for_both() {
+        let jobs = [job(0, 7, "a", 1), job(1, 8, "a", 1), job(2, 7, "a", 2), job(3, 9, "a", 1)];
         let next = decide_all(&jobs, vec![rows(&[], 1); 4]);
         let sold_out = Next::Later(Ending::Reject(RejectReason::SoldOut));
-        assert_eq!(next, [Next::Again, Next::Again, Next::Again, sold_out]);
+        assert_eq!(next, [Next::Again, sold_out, Next::Again, Next::Again]);
+        let jobs = [job(0, 7, "a", 1), job(1, 7, "b", 1)];
+        assert_eq!(decide_all(&jobs, vec![rows(&[], 2); 2]), [Next::Again, Next::Again]);
     }
 
     #[test]

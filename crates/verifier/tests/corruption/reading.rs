@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use coupon::TemplateId;
 use devstack::{Flavor, OwnView, TestServers};
 use mysql_store::{connect, verify};
-use testkit::{STATE_MAX, until_true};
+use testkit::{STATE_MAX, sessions, until_session, until_true};
 use tokio::process::Command;
 use verifier::{ProgressReporter, Settings, Sources, VerifyError};
 
@@ -126,14 +126,15 @@ async fn stopped(flavor: Flavor) {
     verify::execute(&mut lock, "lock tables user_coupon write").await.unwrap();
     let mut verify = stage.program().spawn().unwrap();
     // MySQL shows a statement for a moment after its answer, including the lock's own, which no longer waits.
-    let waiting = "select count(*) from information_schema.processlist where db = database() \
-                   and info like '%user_coupon%' and state like 'Waiting for table%'";
-    until_true(async || number(&stage, waiting).await > 0).await;
+    let waiting =
+        "db = database() and info like '%user_coupon%' and state like 'Waiting for table%'";
+    let mut watcher = stage.mysql().await;
+    until_session(&mut watcher, waiting).await;
     let id = verify.id().unwrap().to_string();
     Command::new("kill").arg(id).status().await.unwrap();
     let ended = tokio::time::timeout(STATE_MAX, verify.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(1));
-    until_true(async || number(&stage, waiting).await == 0).await;
+    until_true(async || sessions(&mut watcher, waiting).await == Some(Vec::new())).await;
     verify::execute(&mut lock, "unlock tables").await.unwrap();
 }
 
