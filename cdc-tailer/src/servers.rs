@@ -5,7 +5,7 @@ use runtime::{Clock, Context};
 use tokio::sync::Mutex;
 use topic::{BrokerProbe, TopicNames};
 
-use crate::{config::Config, metrics};
+use crate::{config::Config, leader::topics_check::written, metrics};
 
 /// Adds the servers to `/readyz`. Returns a task that asks each of them every few seconds until the process stops. A
 /// dry run has no brokers.
@@ -20,7 +20,7 @@ pub fn watch(
         let brokers = config.brokers();
         let names = TopicNames::new(&config.topic_prefix);
         let part = context.health.server("kafka", &runtime::address(brokers));
-        (part, BrokerProbe::new(brokers, &names.checkpoint()))
+        (part, BrokerProbe::new(brokers, written(&names)))
     });
     async move {
         let open = Mutex::new(None);

@@ -205,6 +205,10 @@ impl Harness {
         messages.iter().map(id).collect()
     }
 
+    pub(crate) fn brokers(&self) -> &str {
+        &self.scope.endpoints.kafka_brokers
+    }
+
     /// Returns the last checkpoint's text.
     pub(crate) async fn checkpoint(&self) -> String {
         let messages = self.messages_until(&self.names.checkpoint(), |all| !all.is_empty()).await;

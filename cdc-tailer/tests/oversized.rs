@@ -1,12 +1,18 @@
 //! A row too large for a message becomes a dead letter, and later rows are published.
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
-use topic::{Event, Message, StockMovementRow};
+use std::time::{Duration, Instant};
+
+use testkit::until_true;
+use topic::{Event, Message, StockMovementRow, verify};
 
 use crate::harness::Harness;
 
 /// A limit between a movement with a short reason, about 500 bytes, and one with the longest, 600 bytes more.
 const BETWEEN_SHORT_AND_LONG: usize = 800;
+
+/// Longer than a few attempts take.
+const TRIED_FOR: Duration = Duration::from_secs(3);
 
 fn movement(seq: i64, reason: &str) -> String {
     format!(
@@ -68,5 +74,53 @@ async fn what_is_too_long_for_a_message_is_in_nobodys_way_and_reported_once() {
     test.sql(&movement(6, "e"));
     assert_eq!(movements_until(&test, 6).await, [published, vec![6]].concat());
     assert_eq!(letters(&test).await, 1);
+    tailer.stop().await.unwrap();
+}
+
+/// Another one than `MESSAGE_BYTES_MAX`, with which the tailer itself decides what is too long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_takes_no_message_of_that_size_is_waited_for_until_its_setting_is_raised() {
+    let test = Harness::new("small topic").await;
+    let tailer = test.start().await;
+    let topic = test.names.stock_movement();
+    let limit = async |bytes: usize| {
+        let (brokers, bytes) = (test.brokers(), bytes.to_string());
+        verify::set(brokers, &topic, "max.message.bytes", &bytes).await.unwrap();
+    };
+    limit(BETWEEN_SHORT_AND_LONG).await;
+    // Random, so that the batch does not become short by its compression.
+    let long: String = std::iter::repeat_with(|| fastrand::char('一'..'龥')).take(200).collect();
+    test.sql(&format!("{}; {}; {}", movement(1, "a"), movement(2, &long), movement(3, "b")));
+    let why = tailer.until_unready("binlog", "max.message.bytes").await;
+    assert!(why.contains(&topic) && why.contains("message.max.bytes"), "{why}");
+    // It is not ready in between, when it tries again.
+    let began = Instant::now();
+    until_true(async || {
+        assert!(!tailer.is_ready());
+        began.elapsed() > TRIED_FOR
+    })
+    .await;
+    limit(1_048_588).await;
+    let movements = movements_until(&test, 3).await;
+    assert!(movements.ends_with(&[2, 3]) && movements[0] == 1, "{movements:?}");
+    tailer.until_ready().await;
+    tailer.stop().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_gone_is_noticed_at_once_made_again_and_filled() {
+    let test = Harness::new("topic gone").await;
+    let tailer = test.start().await;
+    test.sql(&movement(1, "a"));
+    assert_eq!(movements_until(&test, 1).await, [1]);
+    verify::remove(test.brokers(), &test.names.stock_movement()).await.unwrap();
+    // Nothing is to be sent to it.
+    let why = tailer.until_unready("binlog", "does not exist").await;
+    assert!(why.contains("stock_movement"), "{why}");
+    test.sql(&movement(2, "b"));
+    let mut movements = movements_until(&test, 2).await;
+    movements.dedup();
+    assert_eq!(movements, [1, 2]);
+    tailer.until_ready().await;
     tailer.stop().await.unwrap();
 }

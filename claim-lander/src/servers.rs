@@ -36,7 +36,9 @@ impl ServerHealth {
         stop: &CancellationToken,
     ) {
         let names = TopicNames::new(&config.topic_prefix);
-        let probe = BrokerProbe::new(&config.kafka_brokers, &names.claims());
+        let topics =
+            [names.claims(), names.payments(), names.claim_progress(), names.dead_letter()];
+        let probe = BrokerProbe::new(&config.kafka_brokers, topics);
         let mysql = || async { settings::pool_skew(pool, || clock.now()).await.map(drop) };
         let gate = GateProbe::new(config.gate_redis_url.expose());
         tokio::join!(

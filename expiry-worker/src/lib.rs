@@ -119,7 +119,7 @@ pub async fn run(
     let (brokers, topics) = (&config.kafka_brokers, [topic]);
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
-    let probe = BrokerProbe::new(brokers, &topics[0]);
+    let probe = BrokerProbe::new(brokers, [names.expiry(), names.expiring()]);
     let watched = runtime::watch(kafka, stop.clone(), || probe.check());
     tokio::select! {
         // Ends with `stop`, and so does the worker, which alone decides when this is over.

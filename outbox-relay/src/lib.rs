@@ -99,7 +99,7 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
         Outboxes::new(gate, gate_part, ages, waiting).run(&stop).await;
         Ok(())
     };
-    let probe = BrokerProbe::new(brokers, &topics.claims());
+    let probe = BrokerProbe::new(brokers, [topics.claims(), topics.dead_letter()]);
     let watched = async {
         runtime::watch(kafka, stop.clone(), || probe.check()).await;
         Ok(())

@@ -39,7 +39,9 @@ impl ServerHealth {
         stop: &CancellationToken,
     ) {
         let names = TopicNames::new(&config.topic_prefix);
-        let probe = BrokerProbe::new(&config.kafka_brokers, &names.user_coupon());
+        let topics =
+            [names.user_coupon(), names.stock_movement(), names.expiry(), names.dead_letter()];
+        let probe = BrokerProbe::new(&config.kafka_brokers, topics);
         let mysql = || async { settings::pool_skew(pool, || clock.now()).await.map(drop) };
         let gate = GateProbe::new(config.gate_redis_url.expose());
         tokio::join!(

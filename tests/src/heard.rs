@@ -7,7 +7,9 @@ use std::{
 };
 
 use tokio::time::Instant;
-use topic::{Event, Message, StockMovementRow, TableReader, UserCouponRow, decode};
+use topic::{
+    Event, HEADER_RESTATED, Message, StockMovementRow, TableReader, UserCouponRow, decode,
+};
 
 use crate::{
     STATE_MAX,
@@ -22,6 +24,9 @@ const LOOK: Duration = Duration::from_millis(100);
 type Row = [i64; 3];
 
 const BATCH: usize = 10_000;
+
+/// Stands for `op` of a row that was read anew behind a definition.
+const RESTATED: &str = "restated";
 
 /// Differences that a failure reports.
 const REPORTED: usize = 10;
@@ -39,6 +44,8 @@ pub struct Heard {
     pub duplicates: usize,
     /// Rows that a snapshot read.
     pub read: usize,
+    /// Rows that were read anew behind a definition that may have changed them.
+    pub restated: usize,
 }
 
 impl Heard {
@@ -51,7 +58,14 @@ impl Heard {
         ];
         let (first, seen) = (HashMap::new(), HashSet::new());
         let (newest, rows) = (HashMap::new(), HashSet::new());
-        Self { readers, first, seen, newest, rows, duplicates: 0, read: 0 }
+        Self { readers, first, seen, newest, rows, duplicates: 0, read: 0, restated: 0 }
+    }
+
+    /// Reads the topic of coupons from its beginning: it was made anew. No row in it is known any more.
+    pub async fn begin_anew(&mut self, tail: &Tail) {
+        let reader = TableReader::open(tail.brokers(), &tail.names.user_coupon()).await.unwrap();
+        self.readers[0] = (Table::Coupons, reader);
+        self.rows.retain(|(table, _)| *table != Table::Coupons);
     }
 
     /// Waits until `more` further changes are published.
@@ -161,7 +175,9 @@ impl Heard {
                     *known = state;
                 }
             }
-            if op == "r" {
+            if op == RESTATED {
+                self.restated += 1;
+            } else if op == "r" {
                 self.read += 1;
             } else if self.seen.insert((line, change)) {
                 self.first.entry(line).or_default().push(change);
@@ -256,5 +272,6 @@ fn read(table: Table, message: &Message) -> (Line, Change) {
         }
     };
     assert_eq!(message.key, key.to_string().as_bytes(), "the message's key");
+    let op = if message.header(HEADER_RESTATED).is_some() { RESTATED } else { op };
     ((table, key), Change { op, id, version, mark })
 }

@@ -18,7 +18,7 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
 };
-use topic::Message;
+use topic::{Message, verify};
 
 use crate::{
     assert_no_panic,
@@ -63,6 +63,8 @@ pub struct Totals {
     pub transactions: usize,
     /// Messages that repeat an earlier one.
     pub duplicates: usize,
+    /// Rows that were read anew behind definitions.
+    pub restated: usize,
     /// Strikes that killed one tailer or both.
     pub kills: usize,
     /// Strikes that stopped one tailer or both.
@@ -75,11 +77,12 @@ pub struct Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { changes, transactions, duplicates, kills, stops, fenced, upheavals } = self;
+        let Self { changes, transactions, duplicates, restated, kills, stops, fenced, upheavals } =
+            self;
         write!(
             f,
             "{kills} kills and {stops} stops; {changes} committed changes of {transactions} transactions are published, each \
-             and in order, nothing else is; {duplicates} messages came again, {fenced} leaders were fenced; \
+             and in order, nothing else is; {duplicates} messages came again, {restated} rows were read anew behind definitions, {fenced} leaders were fenced; \
              behind {} upheavals every row is published",
             upheavals.values().sum::<usize>()
         )?;
@@ -249,6 +252,14 @@ impl Campaign {
                 upheaval::stop_by_a_statement(&mut self.tail, &mut self.second, statement).await;
             }
             Kind::Restore => backup.take().unwrap().restore(database).await,
+            Kind::FileGone => upheaval::lose_a_file(&self.tail, database).await,
+            Kind::NoBinlog => upheaval::run_without_binlog(&self.tail, database).await,
+            Kind::TopicAnew => {
+                let (brokers, topic) = (self.tail.brokers(), self.tail.names.user_coupon());
+                verify::remove(brokers, &topic).await.unwrap();
+                self.tail.make_topics().await;
+                self.heard.begin_anew(&self.tail).await;
+            }
         }
         if upheaval.is_under_load {
             load.await.unwrap();
@@ -323,6 +334,7 @@ impl Campaign {
         totals.changes += self.binlog.count;
         totals.transactions = self.binlog.transactions;
         totals.duplicates = self.heard.duplicates;
+        totals.restated = self.heard.restated;
         self.tail.end();
         totals
     }

@@ -40,11 +40,12 @@ pub const CREATE_DETOURS: &str = "
 const CIRCUMSTANCES: [(bool, bool); 4] =
     [(false, false), (false, true), (true, false), (true, true)];
 
-/// Statements of a deck: one after every reset and restore, except the last.
+/// Statements of a deck.
 const STATEMENTS_OF_DECK: u64 = 3;
 
-/// Upheavals that are dealt from one deck: resets and restores in all circumstances, and statements.
-const DECK: u64 = 4 + 4 + STATEMENTS_OF_DECK;
+/// Upheavals that are dealt from one deck: resets and restores in all circumstances, runs without binlog with and without
+/// a tailer, statements, a missing file, and a topic that is made anew with and without load.
+const DECK: u64 = 4 + 4 + 2 + STATEMENTS_OF_DECK + 1 + 2;
 
 /// Kind of upheaval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,12 @@ pub enum Kind {
     Statement(&'static str),
     /// The server is restored to its state before the last changes.
     Restore,
+    /// A file between two others is missing from the binlog, of which no tailer has read anything.
+    FileGone,
+    /// The server runs without its binlog for a while.
+    NoBinlog,
+    /// The topic of coupons is removed and made anew.
+    TopicAnew,
 }
 
 /// An upheaval and its circumstances.
@@ -71,25 +78,38 @@ impl Upheaval {
     /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Resets, restores and statements take
     /// turns. Each eleven of them hold all kinds in all circumstances, whatever the seed.
     pub fn of_campaign(seed: u64, number: u64) -> Self {
-        let (deck, turn) = (number / DECK, number % DECK / 3);
+        let (deck, turn) = (number / DECK, usize::try_from(number % DECK).unwrap());
         let mut random = Rng::with_seed(seed.wrapping_add(deck));
-        let mut piles = [CIRCUMSTANCES; 2];
-        for pile in &mut piles {
-            random.shuffle(pile);
-        }
-        let of_turn = usize::try_from(turn).unwrap();
-        let (kind, (is_under_load, is_unseen)) = match number % DECK % 3 {
-            0 => (Kind::Reset, piles[0][of_turn]),
-            1 => (Kind::Restore, piles[1][of_turn]),
-            _ => {
-                let first = seed % STATEMENTS.len() as u64;
-                let statement = first + deck * STATEMENTS_OF_DECK + turn;
-                let statement = usize::try_from(statement).unwrap() % STATEMENTS.len();
-                // Tailers must run to be stopped by a statement.
-                (Kind::Statement(STATEMENTS[statement]), ((deck + turn) % 2 == 1, false))
-            }
+        let mut dealt = |kind| {
+            let mut circumstances = CIRCUMSTANCES;
+            random.shuffle(&mut circumstances);
+            circumstances.map(|(is_under_load, is_unseen)| Self { kind, is_under_load, is_unseen })
         };
-        Self { kind, is_under_load, is_unseen }
+        let [resets, restores] = [dealt(Kind::Reset), dealt(Kind::Restore)];
+        let statements = (0..STATEMENTS_OF_DECK).map(|turn| {
+            let first = seed % STATEMENTS.len() as u64;
+            let statement = first + deck * STATEMENTS_OF_DECK + turn;
+            let statement = usize::try_from(statement).unwrap() % STATEMENTS.len();
+            let is_under_load = (deck + turn) % 2 == 1;
+            // Tailers must run to be stopped by a statement.
+            Self { kind: Kind::Statement(STATEMENTS[statement]), is_under_load, is_unseen: false }
+        });
+        let quiet = |kind, is_unseen| Self { kind, is_under_load: false, is_unseen };
+        let mut others = vec![
+            quiet(Kind::FileGone, true),
+            quiet(Kind::NoBinlog, true),
+            quiet(Kind::NoBinlog, false),
+            quiet(Kind::TopicAnew, false),
+            Self { is_under_load: true, ..quiet(Kind::TopicAnew, false) },
+        ];
+        random.shuffle(&mut others);
+        // Each kind comes early.
+        let mut piles = [resets.to_vec(), restores.to_vec(), statements.collect(), others];
+        let mut deck = Vec::new();
+        while deck.len() < piles.iter().map(Vec::len).sum::<usize>() + deck.len() {
+            deck.extend(piles.iter_mut().filter_map(Vec::pop));
+        }
+        deck[turn]
     }
 }
 
@@ -99,6 +119,9 @@ impl fmt::Display for Upheaval {
             Kind::Reset => "binlog reset",
             Kind::Statement(_) => "statement in place of rows",
             Kind::Restore => "backup restored",
+            Kind::FileGone => "file of the binlog gone",
+            Kind::NoBinlog => "run without binlog",
+            Kind::TopicAnew => "topic made anew",
         })?;
         f.write_str(if self.is_under_load { " under load" } else { "" })?;
         f.write_str(if self.is_unseen { " while no tailer runs" } else { "" })
@@ -136,6 +159,30 @@ pub async fn stop_by_a_statement(tail: &mut Tail, second: &mut Process, statemen
     second.start().await.unwrap();
 }
 
+/// Restarts a server whose binlog lacks a file in which no tailer has read anything.
+pub async fn lose_a_file(tail: &Tail, server: &mut Process) {
+    let lost = tail.next_binlog_file();
+    tail.sql("update user_coupon set version = version + 1 where id % 50 = 11");
+    tail.next_binlog_file();
+    let index = tail.sql("select @@log_bin_index").trim().to_owned();
+    server.stop().await.unwrap();
+    let files = fs::read_to_string(&index).unwrap();
+    let kept: Vec<&str> = files.lines().filter(|name| !name.ends_with(&lost)).collect();
+    fs::write(&index, kept.join("\n") + "\n").unwrap();
+    server.start().await.unwrap();
+}
+
+/// Restarts a server without its binlog, changes coupons, and restarts it with it.
+pub async fn run_without_binlog(tail: &Tail, server: &mut Process) {
+    server.stop().await.unwrap();
+    server.add_argument("--skip-log-bin");
+    server.start().await.unwrap();
+    tail.sql("update user_coupon set version = version + 1 where id % 50 = 13");
+    server.stop().await.unwrap();
+    server.add_argument("--log-bin=binlog");
+    server.start().await.unwrap();
+}
+
 /// A copy of a server's data folder, including binlog and server identity.
 #[derive(Debug)]
 pub struct Backup {
@@ -171,19 +218,15 @@ mod tests {
 
     use super::*;
 
-    /// Upheavals of a campaign of 35 rounds, as many as the soaks that are compared in bench/results have.
-    const OF_35_ROUNDS: u64 = 11;
-
     #[test]
-    fn thirty_five_rounds_of_any_seed_have_all_kinds_in_all_circumstances() {
+    fn a_deck_of_any_seed_has_all_kinds_in_all_circumstances_and_four_have_most() {
         for seed in [0, 7, 2_026_112_315, u64::MAX] {
             let dealt = |number| Upheaval::of_campaign(seed, number);
-            let kinds: BTreeSet<_> =
-                (0..OF_35_ROUNDS).map(|number| dealt(number).to_string()).collect();
-            assert_eq!(kinds.len(), 10, "{kinds:?}");
+            let kinds: BTreeSet<_> = (0..DECK).map(|number| dealt(number).to_string()).collect();
+            assert_eq!(kinds.len(), 15, "{kinds:?}");
             assert!(kinds.contains("backup restored under load while no tailer runs"), "{kinds:?}");
-            let of_three = (0..3).map(|number| std::mem::discriminant(&dealt(number).kind));
-            assert_eq!(of_three.collect::<HashSet<_>>().len(), 3, "a short campaign has each kind");
+            let of_four = (0..4).map(|number| std::mem::discriminant(&dealt(number).kind));
+            assert_eq!(of_four.collect::<HashSet<_>>().len(), 4, "a short campaign has four kinds");
         }
     }
 
@@ -191,7 +234,7 @@ mod tests {
     fn two_decks_have_each_statement_once() {
         let statement = |number| match Upheaval::of_campaign(5, number).kind {
             Kind::Statement(statement) => Some(statement),
-            Kind::Reset | Kind::Restore => None,
+            _ => None,
         };
         let dealt: Vec<_> = (0..2 * DECK).filter_map(statement).collect();
         assert_eq!(dealt.len(), STATEMENTS.len());

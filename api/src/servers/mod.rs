@@ -58,7 +58,9 @@ impl ServerHealth {
         (pool, gate, views): (MySqlPool, Gate, ViewStore),
     ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let names = TopicNames::new(&config.topic_prefix);
-        let probe = BrokerProbe::new(&config.kafka_brokers, &names.template());
+        let topics =
+            [names.template(), names.claims(), names.claim_progress(), names.claim_stats()];
+        let probe = BrokerProbe::new(&config.kafka_brokers, topics);
         let stop = context.stop_token();
         async move {
             let ask_gate = || async { gate.redis().run().await.map(drop) };

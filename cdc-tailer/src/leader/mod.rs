@@ -11,7 +11,7 @@ mod prepared;
 mod snapshot;
 mod start;
 mod status;
-mod topics_check;
+pub(crate) mod topics_check;
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tracing::warn;
 use crate::{
     config::Config,
     error::{Directive, TailError},
-    leader::{context::LeaderContext, election::Leadership},
+    leader::{context::LeaderContext, election::Leadership, leading::Doubt},
     metrics,
     source::address::Address,
 };
@@ -63,37 +63,40 @@ pub async fn run(
         return dry_run::run(&context, stop).await;
     }
     let mut backoff = Backoff::new(STAND_BY_MIN, STAND_BY_MAX);
+    let mut doubt = Doubt::None;
     loop {
-        let ended = serve(&context, &stop).await;
-        match ended {
-            Err(error) if is_fenced(&error) => {
-                let reason = runtime::report(error.as_ref());
+        let error = match serve(&context, doubt, &stop).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let Some(pause) = Pause::after(&error) else { return Err(error) };
+        let reason = runtime::report(error.as_ref());
+        doubt = match pause {
+            Pause::Fenced => {
                 warn!(error = reason, "another tailer leads: this one stands by");
+                Doubt::None
             }
-            // The checkpoint writer has failed for good; a new one requires an election.
-            Err(error) if is_refused(&error) => {
-                let reason = runtime::report(error.as_ref());
-                runtime::seldom!("no checkpoint can be written: this tailer stands by", reason);
+            Pause::Topics => {
+                runtime::seldom!("a topic is not as it must be: this tailer stands by", reason);
                 part.not_ready(reason);
+                Doubt::Topics
             }
-            // The next leadership finds that the checkpoint does not fit the topics.
-            Err(error) if is_rewound(&error) => {
-                let reason = runtime::report(error.as_ref());
-                warn!(error = reason, "a topic is not what it was: this tailer stands by");
-                part.not_ready(reason);
-            }
-            // MySQL was reachable at the start, so this is an outage between election and leadership.
-            Err(error) if is_unavailable(&error) => {
-                let reason = runtime::report(error.as_ref());
+            Pause::Mysql => {
                 runtime::seldom!("mysql is away: this tailer stands by", reason);
                 part.not_ready(reason);
+                Doubt::None
             }
-            ended => return ended,
-        }
+        };
         tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(()),
             () = backoff.wait() => {}
+        }
+        if doubt == Doubt::Topics
+            && let Err(error) = make_topics(config, part).await
+        {
+            let reason = runtime::report(error.as_ref());
+            runtime::seldom!("the topics cannot be made", reason);
         }
     }
 }
@@ -144,7 +147,11 @@ async fn make_topics(config: &Config, part: &Part) -> anyhow::Result<()> {
 }
 
 /// Stands by, then leads until `stop` or until the leadership ends.
-async fn serve(context: &LeaderContext<'_>, stop: &CancellationToken) -> anyhow::Result<()> {
+async fn serve(
+    context: &LeaderContext<'_>,
+    doubt: Doubt,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
     let (config, part) = (context.config, context.part);
     ::metrics::gauge!(metrics::LEADS.name).set(0.0);
     part.set_status(json!({ "role": "standby" }));
@@ -167,8 +174,10 @@ async fn serve(context: &LeaderContext<'_>, stop: &CancellationToken) -> anyhow:
     let ended = match elected {
         None => Ok(()),
         Some(Ok(())) => {
-            part.not_ready("elected");
-            leading::lead(context, &leadership, stop).await
+            if doubt == Doubt::None {
+                part.not_ready("elected");
+            }
+            leading::lead(context, &leadership, doubt, stop).await
         }
         Some(failed) => failed,
     };
@@ -176,22 +185,34 @@ async fn serve(context: &LeaderContext<'_>, stop: &CancellationToken) -> anyhow:
     ended
 }
 
-fn is_fenced(error: &anyhow::Error) -> bool {
-    has_cause(error, |cause| matches!(cause, TopicError::Fenced { .. }))
+/// Why a tailer stands by after a leadership, instead of ending. Each passes by itself, or once it is mended, and the
+/// next leadership goes on.
+enum Pause {
+    /// Another one leads.
+    Fenced,
+    /// A topic refuses a message, or is gone, or is not what it was.
+    Topics,
+    /// MySQL was reachable at the start, so this is an outage between election and leadership.
+    Mysql,
 }
 
-/// Returns whether the checkpoint writer has failed for good.
-fn is_refused(error: &anyhow::Error) -> bool {
-    has_cause(error, |cause| matches!(cause, TopicError::Transaction { .. }))
-}
-
-/// Returns whether a topic does not hold any more what was acknowledged.
-fn is_rewound(error: &anyhow::Error) -> bool {
-    has_cause(error, |cause| matches!(cause, TopicError::Rewound { .. }))
-}
-
-fn has_cause(error: &anyhow::Error, is_it: impl Fn(&TopicError) -> bool) -> bool {
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(&is_it))
+impl Pause {
+    fn after(error: &anyhow::Error) -> Option<Self> {
+        match error.chain().find_map(|cause| cause.downcast_ref::<TopicError>()) {
+            Some(TopicError::Fenced { .. }) => Some(Self::Fenced),
+            // The checkpoint writer has failed for good too: a new one requires an election.
+            Some(
+                TopicError::Transaction { .. }
+                | TopicError::Rewound { .. }
+                | TopicError::Produce { .. }
+                | TopicError::MissingTopic { .. }
+                | TopicError::NoLeader { .. }
+                | TopicError::Create { .. }
+                | TopicError::Unreachable { .. },
+            ) => Some(Self::Topics),
+            _ => is_unavailable(error).then_some(Self::Mysql),
+        }
+    }
 }
 
 /// Returns whether MySQL did not answer, or not completely.

@@ -169,7 +169,13 @@ impl Publisher {
 
     /// Advances the safe position as far as acknowledgements allow. Returns whether it moved.
     pub(crate) fn advance(&mut self, now_ms: i64) -> anyhow::Result<bool> {
-        let acknowledged = self.broker.producer.acknowledged()?;
+        self.broker.producer.acknowledged()?;
+        Ok(self.advance_to_watermark(now_ms))
+    }
+
+    /// Like [`Publisher::advance`], also once a message was refused: up to that one.
+    pub(crate) fn advance_to_watermark(&mut self, now_ms: i64) -> bool {
+        let acknowledged = self.broker.producer.watermark();
         let mut committed = None;
         let mut moved = false;
         while let Some(mark) = self.marks.pop_front_if(|mark| mark.end <= acknowledged) {
@@ -184,14 +190,14 @@ impl Publisher {
             committed = Some(mark.committed);
         }
         ::metrics::gauge!(metrics::UNACKNOWLEDGED.name).set(count(self.marks.len()));
-        let Some(committed) = committed else { return Ok(false) };
+        let Some(committed) = committed else { return false };
         let committed_ms = i64::from(committed) * 1000;
         metrics::set_lag(seconds((now_ms - committed_ms).max(0)));
         if self.resumable && moved {
             self.safe.clone_from(&self.passed);
             self.as_of_ms = committed_ms;
         }
-        Ok(moved)
+        moved
     }
 
     /// The server has no more events: if nothing is unacknowledged, there is no lag. Returns whether a later file is

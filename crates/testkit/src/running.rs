@@ -68,6 +68,11 @@ impl Running {
         self.until(is_so).await[part].clone()
     }
 
+    /// Whether every part is ready now.
+    pub fn is_ready(&self) -> bool {
+        self.health.unready().is_empty()
+    }
+
     async fn until(&self, is_so: impl Fn(&Unready) -> bool) -> Unready {
         let look = async || {
             assert!(!self.task.is_finished(), "it ended: {:?}", self.ended.get());

@@ -49,7 +49,7 @@ pub enum TopicError {
 
     /// The broker did not acknowledge the message. If the error is retriable, the message may have been written
     /// nevertheless.
-    #[error("message to {topic} was not acknowledged")]
+    #[error("message to {topic} was not acknowledged{}", mend(.source))]
     Produce {
         topic: String,
         #[source]
@@ -131,6 +131,20 @@ fn hint(brokers: &str) -> &'static str {
          the CA of the broker's certificate, and the certificate for its host"
     } else {
         ""
+    }
+}
+
+/// Returns what mends the refusal of a message, where the broker's own word does not say it.
+fn mend(error: &KafkaError) -> &'static str {
+    match error.rdkafka_error_code() {
+        Some(Code::MessageSizeTooLarge) => {
+            ": the topic takes no batch of this size: raise its max.message.bytes, or message.max.bytes of the \
+             brokers, to 1048588 or more"
+        }
+        Some(Code::UnknownTopic | Code::UnknownTopicOrPartition | Code::UnknownPartition) => {
+            ": the topic, or a partition of it, was deleted; cdc-tailer makes missing topics when it leads"
+        }
+        _ => "",
     }
 }
 

@@ -508,7 +508,7 @@ mod full {
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let test = Test { brokers, names };
         let topic = test.names.claims();
-        let probe = BrokerProbe::new(&test.brokers, &topic);
+        let probe = BrokerProbe::new(&test.brokers, [topic.clone()]);
         probe.check().await.unwrap();
         cluster.servers[0].kill().unwrap();
         let error = at_last(async || match probe.check().await {

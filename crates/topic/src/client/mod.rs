@@ -187,7 +187,7 @@ pub(crate) fn await_topics<C: ClientContext>(
 }
 
 /// The outer error: no broker answers. The inner one: a topic is missing, or a partition has no leader.
-fn all_led<C: ClientContext>(
+pub(crate) fn all_led<C: ClientContext>(
     client: &Client<C>,
     topics: &[String],
 ) -> KafkaResult<Result<(), TopicError>> {

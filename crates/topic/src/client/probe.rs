@@ -12,12 +12,12 @@ use tracing::debug;
 
 use crate::{TopicError, client};
 
-/// Asks the brokers whether each partition of a topic has a leader. The next check replaces a failed client: a new one
+/// Asks the brokers whether each partition of some topics has a leader. The next check replaces a failed client: a new one
 /// needs no recovery. Clones share the client.
 #[derive(Clone)]
 pub struct BrokerProbe {
     brokers: String,
-    topic: String,
+    topics: Arc<[String]>,
     client: Arc<Mutex<Option<Arc<BaseConsumer<Silent>>>>>,
 }
 
@@ -38,15 +38,15 @@ impl ClientContext for Silent {
 impl ConsumerContext for Silent {}
 
 impl BrokerProbe {
-    /// Creates a probe. The first check connects.
-    pub fn new(brokers: &str, topic: &str) -> Self {
-        Self { brokers: brokers.to_owned(), topic: topic.to_owned(), client: Arc::default() }
+    /// Creates a probe of the topics that a process needs. The first check connects.
+    pub fn new<const N: usize>(brokers: &str, topics: [String; N]) -> Self {
+        Self { brokers: brokers.to_owned(), topics: topics.into(), client: Arc::default() }
     }
 
-    /// Checks once; takes at most about three seconds.
+    /// Checks once; takes at most about three seconds for each topic.
     ///
     /// # Errors
-    /// No broker answers, or a partition of the topic has no leader.
+    /// No broker answers, a topic is missing, or a partition has no leader.
     pub async fn check(&self) -> Result<(), TopicError> {
         let probe = self.clone();
         client::blocking(move || probe.ask()).await
@@ -54,14 +54,10 @@ impl BrokerProbe {
 
     fn ask(&self) -> Result<(), TopicError> {
         let client = self.client()?;
-        let asked = client.client().fetch_metadata(Some(&self.topic), client::METADATA_WAIT);
-        let asked = match asked {
-            Ok(metadata) => client::led(&metadata, &self.topic),
-            Err(source) => {
-                let (brokers, waited) = (self.brokers.clone(), client::METADATA_WAIT);
-                Err(TopicError::Unreachable { brokers, waited, source })
-            }
-        };
+        let asked = client::all_led(client.client(), &self.topics).unwrap_or_else(|source| {
+            let (brokers, waited) = (self.brokers.clone(), client::METADATA_WAIT);
+            Err(TopicError::Unreachable { brokers, waited, source })
+        });
         if asked.is_err() {
             *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
@@ -92,10 +88,11 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_probe_tells_no_broker_from_no_topic() {
         let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let away = BrokerProbe::new(&nowhere, "any").check().await.unwrap_err();
+        let away = BrokerProbe::new(&nowhere, ["any".to_owned()]).check().await.unwrap_err();
         assert!(matches!(away, TopicError::Unreachable { .. }), "{away}");
         let there = TestServers::shared().scope("probe").endpoints.kafka_brokers;
-        let missing = BrokerProbe::new(&there, "there-is-no-such-topic").check().await.unwrap_err();
+        let missing = BrokerProbe::new(&there, ["there-is-no-such-topic".to_owned()]);
+        let missing = missing.check().await.unwrap_err();
         assert!(matches!(missing, TopicError::MissingTopic { .. }), "{missing}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::{
     Offset, TopicPartitionList,
-    admin::{AdminClient, AdminOptions, NewPartitions},
+    admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, ResourceSpecifier},
     config::FromClientConfigAndContext as _,
     error::KafkaError,
     metadata::MetadataTopic,
@@ -86,6 +86,23 @@ pub async fn raise_partitions(
     let wanted = NewPartitions::new(topic, usize::try_from(partitions).unwrap_or_default());
     let raised = admin.create_partitions(&[wanted], &AdminOptions::new()).await.map_err(failed)?;
     for one in raised {
+        one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
+    }
+    Ok(())
+}
+
+/// Changes a setting of a topic.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers, or the topic is missing.
+pub async fn set(brokers: &str, topic: &str, setting: &str, value: &str) -> Result<(), TopicError> {
+    let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
+    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
+        .map_err(TopicError::Client)?;
+    let wanted = AlterConfig::new(ResourceSpecifier::Topic(topic)).set(setting, value);
+    let altered = admin.alter_configs([&wanted], &AdminOptions::new()).await.map_err(failed)?;
+    for one in altered {
         one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
     }
     Ok(())

@@ -144,6 +144,11 @@ impl OrderedProducer {
         }
     }
 
+    /// Returns the watermark, also once a message was refused: those before it are acknowledged all the same.
+    pub fn watermark(&self) -> u64 {
+        self.acks.lock().watermark.low()
+    }
+
     /// Sets the last acknowledged messages of earlier producers, which later ones must come after.
     pub fn follow(&self, acknowledged: Acknowledged) {
         self.acks.lock().positions = acknowledged;

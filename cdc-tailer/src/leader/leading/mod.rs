@@ -1,10 +1,11 @@
 //! One leadership: choose the start, read tables if a snapshot is needed, then follow the binlog.
 
+mod reading;
+
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use mysql_store::{MySqlConnection, settings};
-use runtime::Backoff;
+use mysql_store::settings;
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -21,10 +22,11 @@ use crate::{
         checkpoint::{self, Checkpoint, Store},
         context::LeaderContext,
         election::Leadership,
-        is_unavailable, preflight,
-        snapshot::{Snapshot, SnapshotProgress},
+        preflight,
+        snapshot::SnapshotProgress,
         start::{self, Begin},
         status::{Facts, LeaderStatus},
+        topics_check::{self, written},
     },
     metrics,
     publish::{Publisher, count, messages::TABLES, sink::Broker},
@@ -33,7 +35,6 @@ use crate::{
         queue::{self, Receiver},
         reader::{self, Incoming},
     },
-    transaction::{Transaction, rewritten},
 };
 
 /// Bytes of messages that the producer buffers; its bookkeeping takes as much again. The buffer covers a few
@@ -49,20 +50,25 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time a stopping tailer waits for acknowledgements before it leaves the rest to its successor.
 const DRAIN_WAIT: Duration = Duration::from_secs(10);
 
-/// Backoff while MySQL is unreachable during a snapshot.
-const RETRY_MIN: Duration = Duration::from_millis(200);
-const RETRY_MAX: Duration = Duration::from_secs(10);
+/// Whether the last leadership of this process ended because of a topic. Then this one is ready only once the topics
+/// have everything so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    None,
+    Topics,
+}
 
 /// Leads until `stop`, until another leader fences this one, or until an error that an operator must solve.
 pub(crate) async fn lead(
     context: &LeaderContext<'_>,
     leadership: &Leadership,
+    doubt: Doubt,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let (leading, store, begin) = tokio::select! {
         biased;
         () = stop.cancelled() => return Ok(()),
-        started = Leading::start(context, leadership) => started?,
+        started = Leading::start(context, leadership, doubt) => started?,
     };
     leading.run(store, begin, stop).await
 }
@@ -70,6 +76,7 @@ pub(crate) async fn lead(
 struct Leading<'a> {
     context: &'a LeaderContext<'a>,
     leadership: &'a Leadership,
+    doubt: Doubt,
     server: Arc<Server>,
     flavor: settings::Flavor,
     publisher: Publisher,
@@ -87,15 +94,14 @@ impl<'a> Leading<'a> {
     async fn start(
         context: &'a LeaderContext<'a>,
         leadership: &'a Leadership,
+        doubt: Doubt,
     ) -> anyhow::Result<(Self, Store, Begin)> {
         let (config, names) = (context.config, &context.names);
         let mut connection = preflight::connect(config.database_url.expose()).await?;
         let settings = preflight::settings(&mut connection).await?;
         preflight::missing_tables(&mut connection).await?;
-        let topics =
-            [names.user_coupon(), names.template(), names.stock_movement(), names.dead_letter()];
         let options = ProducerOptions { queue_bytes: PRODUCER_BYTES, ..ProducerOptions::default() };
-        let producer = OrderedProducer::connect(config.brokers(), &topics, options).await?;
+        let producer = OrderedProducer::connect(config.brokers(), &written(names), options).await?;
         let broker = Broker {
             producer,
             dead_letter: names.dead_letter(),
@@ -114,6 +120,7 @@ impl<'a> Leading<'a> {
         let leading = Self {
             context,
             leadership,
+            doubt,
             server,
             flavor: settings.flavor,
             publisher,
@@ -145,9 +152,13 @@ impl<'a> Leading<'a> {
             biased;
             () = stop.cancelled() => Ok(()),
             kept = &mut keeper => return kept?.and(Err(anyhow!("checkpoints ended"))),
+            gone = topics_check::watch(self.context.config.brokers(), &self.context.names) => {
+                gone.map(|never| match never {}).map_err(Into::into)
+            }
             worked = self.work(begin) => worked.map(|never| match never {}),
         };
-        self.context.part.not_ready("stopping");
+        let reason = ended.as_ref().err().map(|error| runtime::report(error.as_ref()));
+        self.context.part.not_ready(reason.unwrap_or_else(|| "stopping".to_owned()));
         // Also after an error, to record the progress for the next start.
         let drained = self.drain().await;
         finish.cancel();
@@ -168,71 +179,6 @@ impl<'a> Leading<'a> {
             begin = start::anew(self.context, &self.server, reason).await?;
             self.publisher.restart(begin.position.clone(), begin.as_of_ms);
         }
-    }
-
-    /// Publishes tables. The next chunk is read while the previous one is being acknowledged.
-    async fn read_tables(
-        &mut self,
-        mut next: SnapshotProgress,
-        reason: &str,
-    ) -> anyhow::Result<()> {
-        let gtids = &self.publisher.safe().gtids;
-        warn!(binlog.gtid = %gtids, tables = ?next.tables(), rows = next.rows(), reason, "reading tables");
-        self.context.part.not_ready(format!("reading {:?}: {reason}", next.tables()));
-        let mut connection = None;
-        let mut backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
-        self.acknowledged_so_far(next.clone());
-        while !next.is_done() {
-            let before = self.publisher.producer().next_number();
-            let after = match self.chunk(&mut connection, &next).await {
-                Ok(after) => after,
-                Err(error) if is_unavailable(&error) => {
-                    let error = runtime::report(error.as_ref());
-                    runtime::seldom!("reading tables is interrupted", error);
-                    connection = None;
-                    backoff.wait().await;
-                    continue;
-                }
-                Err(error) => return Err(error.context("snapshot")),
-            };
-            backoff.reset();
-            if let Some(last) = before.checked_sub(1) {
-                self.publisher.producer().changed(last).await?;
-            }
-            self.acknowledged_so_far(next);
-            next = after;
-        }
-        self.publisher.producer().drained().await?;
-        info!(snapshot.rows = next.rows(), "tables are read");
-        self.snapshot = None;
-        self.offer_checkpoint();
-        Ok(())
-    }
-
-    async fn chunk(
-        &mut self,
-        connection: &mut Option<MySqlConnection>,
-        progress: &SnapshotProgress,
-    ) -> anyhow::Result<SnapshotProgress> {
-        let url = self.context.config.database_url.expose();
-        let connection = match connection {
-            Some(open) => open,
-            none => {
-                let open = none.insert(mysql_store::connect::single(url).await?);
-                self.status.rows_guessed =
-                    progress.rows() + start::guess_rows(open, progress).await?;
-                open
-            }
-        };
-        let LeaderContext { names, database, clock, .. } = self.context;
-        let sink = self.publisher.broker_mut();
-        Snapshot { sink, names, database, clock }.chunk(connection, progress).await
-    }
-
-    fn acknowledged_so_far(&mut self, progress: SnapshotProgress) {
-        self.snapshot = Some(progress);
-        self.offer_checkpoint();
-        self.report(0);
     }
 
     /// Follows from the safe position. Returns the reason if the position was lost; other ends are errors.
@@ -293,11 +239,16 @@ impl<'a> Leading<'a> {
             Incoming::Connected => {
                 let url = self.context.config.database_url.expose();
                 preflight::still_logs_everything(url, self.flavor).await?;
-                self.context.part.ready();
+                if self.doubt == Doubt::None {
+                    self.context.part.ready();
+                }
             }
             Incoming::Disconnected(reason) => self.context.part.not_ready(reason),
             Incoming::Idle(read_to) => {
-                self.moved |= self.publisher.idle(read_to, self.context.now_ms())
+                self.moved |= self.publisher.idle(read_to, self.context.now_ms());
+                if self.publisher.unacknowledged() == 0 {
+                    self.trust_topics();
+                }
             }
             Incoming::Transaction(transaction) => {
                 if let Some(table) = transaction.rewrites {
@@ -309,28 +260,20 @@ impl<'a> Leading<'a> {
         Ok(())
     }
 
-    /// Passes a definition, and reads its table anew. Before a checkpoint may be behind the definition, each one names
-    /// the table, so a tailer that ends here leaves the reading to the next one.
-    async fn publish_definition(
-        &mut self,
-        transaction: &Transaction,
-        table: &str,
-    ) -> anyhow::Result<()> {
-        let progress = SnapshotProgress::of_rewritten(table);
-        self.snapshot = Some(progress.clone());
-        let now_ms = self.context.now_ms();
-        self.publisher.publish(transaction, now_ms).await?;
-        self.publisher.producer().drained().await?;
-        self.advance()?;
-        self.read_tables(progress, &rewritten(table)).await?;
-        self.context.part.ready();
+    /// Advances the safe position.
+    fn advance(&mut self) -> anyhow::Result<()> {
+        if self.publisher.advance(self.context.now_ms())? {
+            self.moved = true;
+            self.trust_topics();
+        }
         Ok(())
     }
 
-    /// Advances the safe position.
-    fn advance(&mut self) -> anyhow::Result<()> {
-        self.moved |= self.publisher.advance(self.context.now_ms())?;
-        Ok(())
+    fn trust_topics(&mut self) {
+        if self.doubt == Doubt::Topics {
+            self.doubt = Doubt::None;
+            self.context.part.ready();
+        }
     }
 
     /// Hands a checkpoint at the safe position to the task that writes checkpoints.
@@ -361,18 +304,18 @@ impl<'a> Leading<'a> {
         self.status.report(&facts, self.context.part);
     }
 
-    /// Waits for acknowledgements, at most [`DRAIN_WAIT`].
+    /// Waits for acknowledgements, at most [`DRAIN_WAIT`], and offers a checkpoint of them.
     async fn drain(&mut self) -> anyhow::Result<()> {
         let drained = tokio::time::timeout(DRAIN_WAIT, self.publisher.producer().drained()).await;
-        match drained {
-            Ok(drained) => drained?,
-            Err(_) => warn!("the broker did not acknowledge everything; it will be sent again"),
-        }
-        self.advance()?;
+        let drained = drained.unwrap_or_else(|_| {
+            warn!("the broker did not acknowledge everything; it will be sent again");
+            Ok(())
+        });
+        self.moved |= self.publisher.advance_to_watermark(self.context.now_ms());
         if self.moved || self.snapshot.is_some() {
             self.offer_checkpoint();
         }
-        Ok(())
+        Ok(drained?)
     }
 }
 
