@@ -253,7 +253,10 @@ impl Campaign {
             }
             Kind::Restore => backup.take().unwrap().restore(database).await,
             Kind::FileGone => upheaval::lose_a_file(&self.tail, database).await,
-            Kind::NoBinlog => upheaval::run_without_binlog(&self.tail, database).await,
+            Kind::NoBinlog => {
+                let (tail, second) = (&mut self.tail, &mut self.second);
+                upheaval::run_without_binlog(tail, second, database, upheaval.is_unseen).await;
+            }
             Kind::TopicAnew => {
                 let (brokers, topic) = (self.tail.brokers(), self.tail.names.user_coupon());
                 verify::remove(brokers, &topic).await.unwrap();

@@ -172,15 +172,30 @@ pub async fn lose_a_file(tail: &Tail, server: &mut Process) {
     server.start().await.unwrap();
 }
 
-/// Restarts a server without its binlog, changes coupons, and restarts it with it.
-pub async fn run_without_binlog(tail: &Tail, server: &mut Process) {
+/// Restarts a server without its binlog, changes coupons, and restarts it with it. Tailers that run meanwhile end.
+pub async fn run_without_binlog(
+    tail: &mut Tail,
+    second: &mut Process,
+    server: &mut Process,
+    is_unseen: bool,
+) {
     server.stop().await.unwrap();
     server.add_argument("--skip-log-bin");
     server.start().await.unwrap();
     tail.sql("update user_coupon set version = version + 1 where id % 50 = 13");
+    if !is_unseen {
+        for tailer in [tail.tailer(), &mut *second] {
+            let status = tailer.wait_exit(ENDS_WITHIN).await.unwrap();
+            assert_eq!(status.code(), Some(1), "it does not end with an error");
+        }
+    }
     server.stop().await.unwrap();
     server.add_argument("--log-bin=binlog");
     server.start().await.unwrap();
+    if !is_unseen {
+        tail.tailer().spawn().unwrap();
+        second.spawn().unwrap();
+    }
 }
 
 /// A copy of a server's data folder, including binlog and server identity.

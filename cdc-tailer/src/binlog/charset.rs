@@ -65,6 +65,8 @@ fn wide(charset: &str) -> Option<Length> {
         "big5" => |text| {
             pair(text, |a| matches!(a, 0xa1..=0xf9), |b| matches!(b, 0x40..=0x7e | 0xa1..=0xfe))
         },
+        // Its encoding takes it for gbk, which has more characters.
+        "gb2312" => |text| pair(text, |a| matches!(a, 0xa1..=0xf7), |b| matches!(b, 0xa1..=0xfe)),
         "gbk" => |text| {
             pair(text, |a| matches!(a, 0x81..=0xfe), |b| matches!(b, 0x40..=0x7e | 0x80..=0xfe))
         },
@@ -115,6 +117,7 @@ mod tests {
 
     const GBK: u16 = 28;
     const BIG5: u16 = 1;
+    const GB2312: u16 = 24;
     const SJIS: u16 = 13;
     const CP932: u16 = 95;
     const GB18030: u16 = 248;
@@ -127,6 +130,8 @@ mod tests {
             (GBK + NO_PADDING, b"'\x81\x5c'", "'乗'"),
             (GBK, b"\x81\x60x`", "乣x`"),
             (BIG5, b"'\xa5\x5c'", "'功'"),
+            // No character of this set: a backslash is a backslash.
+            (GB2312, b"'\x81\x5c'", "'\u{fffd}\\'"),
             (SJIS, b"'\x95\x5c'", "'表'"),
             (CP932, b"'\x95\x5c'", "'表'"),
             (GB18030, b"'\x81\x5c\x81\x30\x81\x30'", "'乗\u{80}'"),

@@ -27,9 +27,10 @@ use crate::{
     transaction::{Assembled, Assembler, Limits, Transaction},
 };
 
-/// Backoff between connection attempts.
+/// Backoff between connection attempts. A server that runs without its binlog between two of them is not noticed
+/// (`restarts.rs`), so the longest pause is short.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Backoff after another replica took our server id. A tailer that was suspended learns meanwhile that it no longer
 /// leads.

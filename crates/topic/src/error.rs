@@ -70,6 +70,15 @@ pub enum TopicError {
         before: i64,
     },
 
+    /// The offsets of this member in the topic are those of its beginning now; they were of the one before.
+    #[error(
+        "topic {topic} was deleted and made anew: it is read from its beginning by the next start of this process"
+    )]
+    MadeAnew {
+        /// Name including the prefix.
+        topic: String,
+    },
+
     /// Consuming failed for good; transient errors are waited out.
     #[error("topic could not be consumed")]
     Consume(#[source] KafkaError),
@@ -164,6 +173,7 @@ impl TopicError {
             Self::MissingTopic { .. }
             | Self::Client(_)
             | Self::Rewound { .. }
+            | Self::MadeAnew { .. }
             | Self::Unreadable { .. }
             | Self::Fenced { .. }
             | Self::Interrupted(_) => false,

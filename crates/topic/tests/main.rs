@@ -16,7 +16,7 @@ use topic::{
     Message, MessagePosition, OrderedProducer, PartitionOffsets, PositionCheck, Producer,
     ProducerOptions, Reached, Record, Search, TableReader, TopicError, TopicLayout, TopicNames,
     committed_lag, committed_lag_before, committed_offsets, ensure_topics, find_message,
-    led_offsets, messages_at, partitions, read_history, topic_offsets,
+    led_offsets, messages_at, partitions, read_history, topic_offsets, verify,
 };
 
 /// Time after which a test fails.
@@ -572,5 +572,55 @@ mod full {
             assert!(matches!(error, TopicError::Unreachable { .. }), "{error:?}");
             assert!(error.to_string().contains("ssl-ca must be the CA of the broker's"), "{error}");
         }
+    }
+}
+
+/// Its position, and its committed offset, are those of the old one, and the new one has more messages by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_reads_a_topic_that_was_made_anew_from_its_beginning() {
+    for runs_meanwhile in [true, false] {
+        let test = Test::new("made anew").await;
+        let (producer, topic) = (test.producer().await, test.names.user_coupon());
+        let consumer = test.join(&topic).await;
+        for _ in 0..20 {
+            producer.send(&topic, Some(0), b"k", b"old", &[]).await.unwrap();
+        }
+        let old = take(&consumer, 20).await;
+        consumer.store(old.last().unwrap());
+        consumer.commit().await.unwrap();
+        let running = if runs_meanwhile {
+            Some(consumer)
+        } else {
+            consumer.close().await.unwrap();
+            None
+        };
+        verify::remove(&test.brokers, &topic).await.unwrap();
+        let layout = TopicLayout { partitions: 2, replication: 1 };
+        ensure_topics(&test.brokers, &test.names, &layout).await.unwrap();
+        let producer = test.producer().await;
+        for _ in 0..60 {
+            producer.send(&topic, Some(0), b"k", b"new", &[]).await.unwrap();
+        }
+        if let Some(running) = running {
+            let error = loop {
+                match running.next_batch(100).await {
+                    Ok(batch) => running.store(batch.last().unwrap()),
+                    Err(error) => break error,
+                }
+            };
+            assert!(
+                matches!(&error, TopicError::MadeAnew { topic: anew } if *anew == topic),
+                "{error}"
+            );
+            assert!(!error.is_retriable());
+            // Nothing that is stored now moves its offsets.
+            running.store(&Message { offset: 59, ..old[0].clone() });
+            running.close().await.unwrap();
+        }
+        let consumer = test.join(&topic).await;
+        let offsets: Vec<i64> =
+            take(&consumer, 60).await.iter().map(|message| message.offset).collect();
+        assert_eq!(offsets, (0..60).collect::<Vec<_>>(), "{runs_meanwhile}");
+        consumer.close().await.unwrap();
     }
 }

@@ -71,6 +71,9 @@ fn alters_by(mut words: Words<'_>) -> Alters {
     if words.passes_any(&["truncate", "exchange", "convert", "discard", "import"]) {
         return Alters::Rows;
     }
+    if words.passes(&["union"]) || moves_to_engine(words) {
+        return Alters::Rows;
+    }
     let keeps = words.passes(&["alter"]) && keeps_values(words)
         || words.passes_any(&["disable", "enable"]) && words.passes(&["keys"])
         || words.passes_any(&["with", "without"]) && words.passes(&["validation"])
@@ -144,6 +147,24 @@ fn keeps_values(words: Words<'_>) -> bool {
     known.into_iter().any(|keyword| words.has(&[keyword]))
 }
 
+/// Returns whether an option names another engine than `InnoDB`. Some have no rows, or those of other tables, and all
+/// keep what is rolled back.
+fn moves_to_engine(mut words: Words<'_>) -> bool {
+    while !words.0.is_empty() {
+        if words.passes(&["engine"]) {
+            words.passes_symbol('=');
+            let engine = words.next();
+            let Some(Word::Plain(engine) | Word::Quoted(engine) | Word::Text(engine)) = engine
+            else {
+                return true;
+            };
+            return engine != "innodb";
+        }
+        words.next();
+    }
+    false
+}
+
 /// Reads options of the table, and its partitions behind them.
 fn keeps_options(mut words: Words<'_>) -> bool {
     while !words.0.is_empty() {
@@ -154,18 +175,11 @@ fn keeps_options(mut words: Words<'_>) -> bool {
             return true;
         }
         words.passes(&["default"]);
-        let is_engine = words.0.first() == Some(&Word::Plain("engine".to_owned()));
         if !words.passes(&["character", "set"]) && !words.passes_any(&HARMLESS_OPTIONS) {
             return false;
         }
         words.passes_symbol('=');
-        let Some(Word::Plain(value) | Word::Quoted(value) | Word::Text(value)) = words.next()
-        else {
-            return false;
-        };
-        if is_engine && value != "innodb" {
-            return false;
-        }
+        words.next();
     }
     true
 }

@@ -35,6 +35,7 @@ use crate::{
     ConsumerOptions, HeldUp, Message, TopicError, client,
     consume::{
         held_up::HeldUpWatch,
+        made_anew::{self, MadeAnew},
         member::{Assignment, Member, Membership, commit_stored},
         wait_out,
     },
@@ -43,13 +44,14 @@ use crate::{
 
 /// A member of a consumer group.
 pub struct Consumer {
-    client: RwLock<Arc<Client>>,
+    client: Arc<RwLock<Arc<Client>>>,
     config: ClientConfig,
     topics: Vec<String>,
     rejoin_within: Duration,
     membership: watch::Sender<Membership>,
     rebalances: watch::Receiver<Assignment>,
     held_up: HeldUpWatch,
+    made_anew: MadeAnew,
 }
 
 type Client = StreamConsumer<Member>;
@@ -76,7 +78,7 @@ impl Consumer {
         let inner = lost.client(&config, member, Client::client).await?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());
         let names = topics.clone();
-        let inner = client::blocking(move || {
+        let (inner, known) = client::blocking(move || {
             match client::await_topics(inner.client(), &address, &names) {
                 // The other partitions are consumed now, this one once it has a leader.
                 Err(error @ TopicError::NoLeader { .. }) => {
@@ -84,13 +86,25 @@ impl Consumer {
                 }
                 led => led?,
             }
+            let known = made_anew::ids(&inner, &names);
             subscribe(&inner, &names)?;
-            Ok(inner)
+            Ok((inner, known))
         })
         .await?;
-        let client = RwLock::new(inner);
+        let client = Arc::new(RwLock::new(inner));
         let rejoin_within = options.rejoin_within;
-        Ok(Self { client, config, topics, rejoin_within, membership, rebalances, held_up })
+        let made_anew =
+            MadeAnew::watch(Arc::clone(&client), topics.clone(), known, rebalances.clone());
+        Ok(Self {
+            client,
+            config,
+            topics,
+            rejoin_within,
+            membership,
+            rebalances,
+            held_up,
+            made_anew,
+        })
     }
 
     /// Waits for at least one message, then takes those that have arrived, up to `max`. Never waits for a batch to
@@ -114,6 +128,7 @@ impl Consumer {
                 biased;
                 next = stream.next() => next,
                 () = self.held_up.watch(&client) => continue,
+                error = self.made_anew.found() => return Err(error),
                 () = self.is_stuck() => {
                     drop(stream);
                     drop(client);
@@ -148,6 +163,9 @@ impl Consumer {
 
     /// Like [`Consumer::store`], for all messages before `next_offset`.
     pub(crate) fn store_before(&self, topic: &str, partition: i32, next_offset: i64) {
+        if self.made_anew.is_found() {
+            return;
+        }
         // The client adds 1 to the offset.
         if let Err(error) = self.client().store_offset(topic, partition, next_offset - 1) {
             debug!(

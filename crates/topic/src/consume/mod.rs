@@ -3,6 +3,7 @@
 pub(crate) mod consumer;
 pub(crate) mod held_up;
 pub(crate) mod history;
+mod made_anew;
 pub(crate) mod member;
 pub(crate) mod offsets;
 pub(crate) mod options;

@@ -2,11 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ANSI_QUOTES: u64 = 1 << 2;
-const NO_BACKSLASH_ESCAPES: u64 = 1 << 20;
-
 fn query(text: &str) -> Query<'_> {
-    Query { database: b"My-Shop", text: text.as_bytes(), sql_mode: 0, collation: 0 }
+    Query { database: b"My-Shop", text: text.as_bytes(), sql_mode: STRICT, collation: 0 }
 }
 
 /// Returns the effect, and the table or database that it is on.
@@ -27,28 +24,55 @@ fn assert_all(expected: &str, texts: &[&str]) {
     }
 }
 
+/// A prepared statement is read by the session that prepares it, and the event tells of the one that executes it.
 #[test]
-fn quotes_and_backslashes_mean_what_they_mean_to_the_session() {
-    const BOTH: u64 = ANSI_QUOTES | NO_BACKSLASH_ESCAPES;
-    for (text, modes) in [
-        (r"alter table user_coupon comment 'a\', rename to old -- '", [0, 1, 0, 1]),
-        (r#"alter table user_coupon comment "a\" '", rename to old, comment 'x'"#, [1, 0, 0, 0]),
-        (r#"truncate "user_coupon""#, [0, 0, 1, 1]),
-        (r#"truncate `user_coupon` -- """#, [1, 1, 1, 1]),
+fn a_text_that_may_have_been_read_in_two_ways_is_read_in_both() {
+    for text in [
+        r"alter table user_coupon comment 'a\', rename to old -- '",
+        r#"alter table user_coupon comment "a\" '", rename to old, comment 'x'"#,
+        r#"truncate "user_coupon""#,
+        r#"truncate `user_coupon` -- """#,
+        "/*m! create view v as select */ truncate user_coupon",
+        "/*!80000 truncate */ /*M! x */ user_coupon",
     ] {
-        let found = [0, NO_BACKSLASH_ESCAPES, ANSI_QUOTES, BOTH]
-            .map(|sql_mode| u8::from(effect_of(Query { sql_mode, ..query(text) }).0 == "removes"));
-        assert_eq!(found, modes, "{text}");
+        for sql_mode in [0, 1 << 2, 1 << 20, 1 << 2 | 1 << 20] {
+            assert_eq!(effect_of(Query { sql_mode, ..query(text) }).0, "removes", "{text}");
+        }
     }
 }
 
 #[test]
-fn a_text_is_read_in_the_character_set_of_its_session() {
+fn a_text_is_read_in_the_character_set_of_its_session_and_byte_by_byte() {
     const GBK: u16 = 28;
-    let text = b"alter table user_coupon comment '\x81\x5c', rename to old -- '";
-    let found = |collation| effect_of(Query { text, collation, ..query("") }).0;
-    assert_eq!(found(GBK), "removes");
-    assert_eq!(found(0), "none", "read as UTF-8, the string has no end");
+    const LATIN1: u16 = 8;
+    const CP866: u16 = 36;
+    const CP850: u16 = 4;
+    let found = |text: &[u8], collation| effect_of(Query { text, collation, ..query("") }).0;
+    let hidden = b"alter table user_coupon comment '\x81\x5c', rename to old -- '";
+    assert_eq!(found(hidden, GBK), "removes");
+    // White space, or a comment, in some sets.
+    assert_eq!(found(b"truncate\xa0user_coupon", LATIN1), "removes");
+    assert_eq!(found(b"truncate\xffuser_coupon", CP866), "removes");
+    assert_eq!(found(b"rename table user_coupon\xa0to b", LATIN1), "removes");
+    assert_eq!(found(b"alter table user_coupon\xa0drop column a", LATIN1), "rewrites");
+    let commented = b"rename table other to o --\xff it's\n, user_coupon to x";
+    assert_eq!(found(commented, CP850), "removes");
+    let utf8 = "alter table user_coupon add c int as (1--\u{a0}b), rename to x";
+    assert_eq!(found(utf8.as_bytes(), 45), "removes");
+}
+
+#[test]
+fn a_session_that_is_not_strict_may_change_values_where_the_server_copies_the_table() {
+    let text = "alter table user_coupon add check (id > 0)";
+    assert_eq!(effect_of(query(text)).0, "none");
+    assert_eq!(effect_of(Query { sql_mode: 0, ..query(text) }).0, "rewrites");
+}
+
+#[test]
+fn the_letters_of_a_database_are_compared_each_by_itself() {
+    let followed = Followed { database: "ΠΕΛΑΤΕΣ".into(), tables: &["user_coupon"] };
+    let found = effect(query("truncate `ΠΕΛΑΤΕΣ`.user_coupon"), &followed);
+    assert_eq!(found, Effect::Removes("user_coupon"));
 }
 
 #[test]
@@ -64,6 +88,14 @@ fn definitions_that_take_a_followed_table_away_or_hide_its_changes_are_noticed()
             "truncate /*M! other */ user_coupon",
             "truncate .user_coupon",
             "set statement lock_wait_timeout = 1, max_statement_time = 2 for truncate user_coupon",
+            "set statement a = cast(substring('10' from 1 for 2) as decimal) for truncate user_coupon",
+            "create or replace sequence user_coupon",
+            "alter ignore online table user_coupon add unique (user_id)",
+            "alter ignore ignore table user_coupon rename to q",
+            "alter online online table user_coupon rename to q",
+            "alter table user_coupon engine = blackhole",
+            "alter table user_coupon comment 'x' engine 'aria'",
+            "alter table user_coupon union = (other)",
             "rename /* 'a */ table user_coupon to old",
             "rename tables other to away, user_coupon wait 5 to old",
             "rename table other to user_coupon",
@@ -97,7 +129,9 @@ fn definitions_that_take_a_followed_table_away_or_hide_its_changes_are_noticed()
     let found = |database, text| effect_of(Query { database, ..query(text) });
     let removed = |what: &str| ("removes", what.to_owned());
     assert_eq!(found(b"other", "truncate `my-shop`.`user_coupon`"), removed("user_coupon"));
-    assert_eq!(found(b"", "drop schema if exists `my-shop`"), removed("My-Shop"));
+    for text in ["drop schema if exists `my-shop`", "create or replace database `My-Shop`"] {
+        assert_eq!(found(b"", text), removed("My-Shop"));
+    }
 }
 
 #[test]
@@ -111,8 +145,8 @@ fn alterations_that_may_change_values_are_noticed_and_so_is_what_is_not_known() 
             "alter table user_coupon change status state tinyint",
             "alter table user_coupon rename column a to b, rename column b to a",
             "alter table user_coupon convert to character set latin1",
-            "alter table user_coupon engine = memory",
-            "alter table user_coupon comment 'x' engine 'aria'",
+            "alter online online table user_coupon drop column a",
+            "alter ignore online table user_coupon drop column a",
             "alter table user_coupon order by id",
             "alter table user_coupon drop primary key, add primary key (user_id, id)",
             "alter table user_coupon add column n int auto_increment primary key",
@@ -135,6 +169,8 @@ fn definitions_that_do_neither_are_not() {
             "drop database `shop`",
             "alter table user_coupon add column x int, rename index a to b",
             "alter table user_coupon add (x int, modify int)",
+            "alter ignore table user_coupon add column x int, comment 'primary'",
+            "create table if not exists user_coupon (a int references t (a) on delete cascade)",
             "alter table user_coupon add foreign key (id) references t (id)",
             "alter table user_coupon reorganize partition p0, p1 into (partition p values less than (9))",
             "create table user_coupon (id int)",
@@ -191,6 +227,8 @@ fn a_table_is_made_with_rows_behind_it_unless_a_query_stands_in_it() {
         ("CREATE TABLE `c` (\n  `b` int, `a` int) START TRANSACTION", Makes::Table),
         ("CREATE OR REPLACE TABLE `c` (`a` int COMMENT 'select', `select` int)", Makes::Table),
         ("create table c as select f()", Makes::TableOfQuery),
+        ("create table c (x int) as values (f())", Makes::TableOfQuery),
+        ("create table c (x int) partition by list (x) (partition p values in (1))", Makes::Table),
         ("set statement a = 1 for create table c as select f()", Makes::TableOfQuery),
         ("create view v as select 1", Makes::No),
         ("insert into t values (1)", Makes::No),

@@ -9,7 +9,7 @@ use crate::binlog::{
     schema::Followed,
     statement::{
         alteration::{self, Alters},
-        words::{Conditional, TableName, Word, Words, is_conditional, split},
+        words::{Reading, TableName, Word, Words, lower, readings, split},
     },
 };
 
@@ -36,26 +36,44 @@ pub(crate) enum Makes {
     TableOfQuery,
 }
 
+/// First words of the statements that are read.
+const DEFINITIONS: [&str; 6] = ["alter", "create", "drop", "rename", "set", "truncate"];
+
+/// Bits of `sql_mode`: a value that does not fit is an error.
+const STRICT: u64 = 1 << 21 | 1 << 22;
+
 /// Returns whether and how a statement creates a table.
 pub(crate) fn makes(query: Query<'_>) -> Makes {
-    let words = split(query, Conditional::Executed);
+    let Some(words) = readings(query).first().and_then(|first| definition(query, *first)) else {
+        return Makes::No;
+    };
     let mut words = statement(&words);
-    match (passes_create_table(&mut words), words.has(&["select"])) {
+    // MariaDB also takes the rows of a list of values, in which a function may be called.
+    let is_table = passes_create_table(&mut words);
+    let is_of_query = words.has(&["select"]) || words.has_values();
+    match (is_table, is_of_query) {
         (false, _) => Makes::No,
         (true, false) => Makes::Table,
         (true, true) => Makes::TableOfQuery,
     }
 }
 
-/// Returns what a definition does to a followed table. Where a comment is executed by some servers only, the worse.
+/// Returns what a definition does to a followed table: of all readings of its text, the worst.
 pub(crate) fn effect<'a>(query: Query<'_>, followed: &'a Followed) -> Effect<'a> {
-    let of = |conditional| {
-        let words = split(query, conditional);
-        let current = query.database.eq_ignore_ascii_case(followed.database.as_bytes());
-        Reading { followed, current }.effect(statement(&words))
-    };
-    let executed = of(Conditional::Executed);
-    if is_conditional(query.text) { executed.max(of(Conditional::Omitted)) } else { executed }
+    let current = query.database.eq_ignore_ascii_case(followed.database.as_bytes());
+    let is_strict = query.sql_mode & STRICT != 0;
+    let names = Names { followed, current, is_strict };
+    worst(readings(query).into_iter().map(|reading| {
+        let words = definition(query, reading);
+        words.map_or(Effect::None, |words| names.effect(statement(&words)))
+    }))
+}
+
+/// Splits a statement if it is a definition. Others, which may be long, are read up to their first word.
+fn definition(query: Query<'_>, reading: Reading) -> Option<Vec<Word>> {
+    let first = split(query, reading, 1);
+    let Some(Word::Plain(first)) = first.first() else { return None };
+    DEFINITIONS.contains(&first.as_str()).then(|| split(query, reading, usize::MAX))
 }
 
 /// Returns the words behind `SET STATEMENT … FOR`, with which MariaDB sets variables for one statement.
@@ -72,14 +90,15 @@ fn passes_create_table(words: &mut Words<'_>) -> bool {
     words.passes(&["create", "table"]) || words.passes(&["create", "or", "replace", "table"])
 }
 
-/// What the names in a statement mean.
-struct Reading<'a> {
+/// What the names in a statement mean, and how strict its session is.
+struct Names<'a> {
     followed: &'a Followed,
     /// Whether the current database is the followed one.
     current: bool,
+    is_strict: bool,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> Names<'a> {
     fn effect(&self, mut words: Words<'_>) -> Effect<'a> {
         if words.passes(&["truncate"]) {
             words.passes(&["table"]);
@@ -91,14 +110,32 @@ impl<'a> Reading<'a> {
         if words.passes(&["rename", "table"]) || words.passes(&["rename", "tables"]) {
             return self.renamed(words);
         }
-        let replaces = words.passes(&["create", "or", "replace", "table"]);
-        if replaces || words.passes(&["create", "table"]) {
-            words.passes(&["if", "not", "exists"]);
-            let table = words.table();
-            let hides = replaces || alteration::hides_changes(words);
-            return if hides { self.removes(table) } else { Effect::None };
+        if words.passes(&["create"]) {
+            return self.created(words);
         }
         if words.passes(&["alter"]) { self.altered(words) } else { Effect::None }
+    }
+
+    /// Reads what follows `CREATE`. MariaDB replaces tables, by sequences too, and databases.
+    fn created(&self, mut words: Words<'_>) -> Effect<'a> {
+        let replaces = words.passes(&["or", "replace"]);
+        if words.passes_any(&["database", "schema"]) {
+            return if replaces { self.database_removed(words) } else { Effect::None };
+        }
+        let is_table = words.passes(&["table"]);
+        if !is_table && !words.passes(&["sequence"]) {
+            return Effect::None;
+        }
+        // A table that exists is left as it is.
+        let leaves = words.passes(&["if", "not", "exists"]);
+        let table = words.table();
+        let hides = is_table && !leaves && alteration::hides_changes(words);
+        if replaces || hides { self.removes(table) } else { Effect::None }
+    }
+
+    fn database_removed(&self, mut words: Words<'_>) -> Effect<'a> {
+        let is_ours = words.name().is_some_and(|name| self.is_database(name));
+        if is_ours { Effect::Removes(&self.followed.database) } else { Effect::None }
     }
 
     /// Reads what follows `DROP`. The server itself drops a session's temporary tables.
@@ -112,8 +149,7 @@ impl<'a> Reading<'a> {
         }
         words.passes(&["if", "exists"]);
         if is_database {
-            let is_ours = words.name().is_some_and(|name| self.is_database(name));
-            return if is_ours { Effect::Removes(&self.followed.database) } else { Effect::None };
+            return self.database_removed(words);
         }
         worst(words.parts().map(|mut part| self.removes(part.table())))
     }
@@ -139,9 +175,14 @@ impl<'a> Reading<'a> {
 
     /// Reads what follows `ALTER`.
     fn altered(&self, mut words: Words<'_>) -> Effect<'a> {
-        words.passes(&["online"]);
-        // MariaDB deletes the rows that a new unique key forbids.
-        let thins = words.passes(&["ignore"]);
+        let mut ignores = false;
+        loop {
+            if words.passes(&["ignore"]) {
+                ignores = true;
+            } else if !words.passes(&["online"]) {
+                break;
+            }
+        }
         if !words.passes(&["table"]) {
             return Effect::None;
         }
@@ -151,12 +192,15 @@ impl<'a> Reading<'a> {
             words.next();
         }
         words.passes(&["nowait"]);
+        // MariaDB deletes the rows that a new key forbids, or that fit into no partition.
+        let thins = ignores && ["unique", "primary", "partition"].iter().any(|by| words.has(&[by]));
         let own = match self.ours(altered) {
             None => Effect::None,
             Some(table) if thins || alteration::hides_changes(words) => Effect::Removes(table),
             Some(table) => match alteration::alters(words) {
-                Alters::Nothing => Effect::None,
-                Alters::Values => Effect::Rewrites(table),
+                Alters::Nothing if self.is_strict => Effect::None,
+                // Where the server copies the table, it may write zeros for values that are not valid.
+                Alters::Nothing | Alters::Values => Effect::Rewrites(table),
                 Alters::Rows => Effect::Removes(table),
             },
         };
@@ -174,7 +218,7 @@ impl<'a> Reading<'a> {
     }
 
     fn is_database(&self, name: &str) -> bool {
-        name == self.followed.database.to_lowercase()
+        name == lower(&self.followed.database)
     }
 }
 

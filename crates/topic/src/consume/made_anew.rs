@@ -1,0 +1,141 @@
+//! Whether a topic is still the one whose messages were read.
+//!
+//! A topic that is deleted and made anew keeps its name, and the offsets that a member has of the old one stand for
+//! other messages of the new one, or for none yet. A member that goes on there skips what comes before. Brokers give
+//! each topic an id, so a member compares it from time to time.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use rdkafka::{
+    Offset,
+    consumer::{CommitMode, Consumer as _, StreamConsumer},
+    error::KafkaResult,
+    topic_partition_list::TopicPartitionList,
+};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{error, warn};
+
+use crate::{
+    TopicError, client,
+    client::native::{self, TopicId},
+    consume::member::{Assignment, Member},
+};
+
+/// Interval between looks. Each asks a broker once.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Longest wait for the answer.
+const LOOK_MAX: Duration = Duration::from_secs(3);
+
+type Client = StreamConsumer<Member>;
+
+/// What the looks at the topics have found.
+#[derive(Debug, Default)]
+enum Found {
+    #[default]
+    Nothing,
+    /// A topic was made anew, and the member's offsets are being set. Nothing more is stored.
+    Rewinding,
+    /// The member's offsets in this topic are those of its beginning.
+    Rewound(String),
+}
+
+/// Watches the topics of a member. Ends with it.
+pub(super) struct MadeAnew {
+    found: watch::Receiver<Found>,
+    _watch: AbortOnDropHandle<()>,
+}
+
+/// The topics' ids, as far as they are known.
+pub(super) type Ids = BTreeMap<String, TopicId>;
+
+/// Asks for the ids of topics.
+pub(super) fn ids(client: &Client, topics: &[String]) -> Ids {
+    native::topic_ids(client.client(), topics, LOOK_MAX).into_iter().collect()
+}
+
+impl MadeAnew {
+    /// Begins to watch topics that had these ids when the member joined.
+    pub(super) fn watch(
+        client: Arc<RwLock<Arc<Client>>>,
+        topics: Vec<String>,
+        known: Ids,
+        owned: watch::Receiver<Assignment>,
+    ) -> Self {
+        let (found, seen) = watch::channel(Found::default());
+        let task = tokio::spawn(look(client, topics, known, owned, found));
+        Self { found: seen, _watch: AbortOnDropHandle::new(task) }
+    }
+
+    /// Whether a topic was made anew. What was read of it must not be stored any more.
+    pub(super) fn is_found(&self) -> bool {
+        !matches!(*self.found.borrow(), Found::Nothing)
+    }
+
+    /// Resolves with the error once a topic was made anew, and the member's offsets in it are those of its beginning.
+    pub(super) async fn found(&self) -> TopicError {
+        let mut found = self.found.clone();
+        loop {
+            if let Found::Rewound(topic) = &*found.borrow_and_update() {
+                return TopicError::MadeAnew { topic: topic.clone() };
+            }
+            if found.changed().await.is_err() {
+                // The runtime ends.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+async fn look(
+    client: Arc<RwLock<Arc<Client>>>,
+    topics: Vec<String>,
+    mut known: Ids,
+    owned: watch::Receiver<Assignment>,
+    found: watch::Sender<Found>,
+) {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let current = Arc::clone(&client.read().unwrap_or_else(PoisonError::into_inner));
+        let (asked, names) = (Arc::clone(&current), topics.clone());
+        let Ok(now) = client::blocking(move || Ok(ids(&asked, &names))).await else { return };
+        let other = now.iter().find(|(topic, id)| known.get(*topic).is_some_and(|was| was != *id));
+        let Some((topic, _)) = other else {
+            known.extend(now);
+            continue;
+        };
+        // From here on nothing more is stored.
+        found.send_replace(Found::Rewinding);
+        let partitions = owned.borrow().of(topic);
+        error!(topic, ?partitions, "a topic was made anew: it is read from its beginning");
+        let name = topic.clone();
+        match client::blocking(move || Ok(begin_anew(&current, &name, &partitions))).await {
+            Ok(Ok(())) => {
+                found.send_replace(Found::Rewound(topic.clone()));
+                return;
+            }
+            Ok(Err(error)) => {
+                warn!(topic, error = %error, "offsets are not set to the beginning yet");
+            }
+            Err(_) => return,
+        }
+    }
+}
+
+fn begin_anew(client: &Client, topic: &str, partitions: &[i32]) -> KafkaResult<()> {
+    let mut beginning = TopicPartitionList::new();
+    for partition in partitions {
+        // The client adds 1, and would commit an older offset again that is still stored.
+        client.store_offset(topic, *partition, -1)?;
+        beginning.add_partition_offset(topic, *partition, Offset::Offset(0))?;
+    }
+    if partitions.is_empty() {
+        return Ok(());
+    }
+    client.commit(&beginning, CommitMode::Sync)
+}
