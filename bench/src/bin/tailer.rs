@@ -11,7 +11,7 @@ use bench::{
         ceilings, drain,
         drain::Drained,
         idle,
-        lineup::{DEBEZIUM, GO_MYSQL, Lineup, TAILER},
+        lineup::{DEBEZIUM, GO_MYSQL, Lineup, RUST_CONNECTOR, TAILER},
         load::{Load, Part},
         peers::ServerAccess,
     },
@@ -67,6 +67,7 @@ struct Figures {
     tailer_txn_per_s: f64,
     /// The lower ratio of rows and transactions; absent if the peer is not available.
     tailer_over_go_mysql: Option<f64>,
+    tailer_over_rust_connector: Option<f64>,
     tailer_over_debezium: Option<f64>,
     tailer_rss_mib: f64,
     tailer_idle_p50_ms: f64,
@@ -253,6 +254,7 @@ fn figures(
         tailer_rows_per_s: rate(TAILER, "bulk").unwrap_or_default(),
         tailer_txn_per_s: rate(TAILER, "singles").unwrap_or_default(),
         tailer_over_go_mysql: over(GO_MYSQL),
+        tailer_over_rust_connector: over(RUST_CONNECTOR),
         tailer_over_debezium: over(DEBEZIUM),
         tailer_rss_mib: ours.map(|run| run.peak_rss_mib).fold(0.0, f64::max),
         tailer_idle_p50_ms: ms(0.5),
@@ -272,9 +274,11 @@ fn say_ratios(figures: &Figures) {
     );
     let ours = format!("{rows:.0} rows/s, {:.0} txn/s", figures.tailer_txn_per_s);
     row("  cdc-tailer", &ours);
-    for (name, ratio) in
-        [(GO_MYSQL, figures.tailer_over_go_mysql), (DEBEZIUM, figures.tailer_over_debezium)]
-    {
+    for (name, ratio) in [
+        (GO_MYSQL, figures.tailer_over_go_mysql),
+        (RUST_CONNECTOR, figures.tailer_over_rust_connector),
+        (DEBEZIUM, figures.tailer_over_debezium),
+    ] {
         if let Some(ratio) = ratio {
             row(&format!("  over {name}"), &format!("{ratio:.2}"));
         }

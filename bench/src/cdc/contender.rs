@@ -12,7 +12,7 @@ use devstack::Platform;
 
 use super::{
     child::{Child, tail},
-    lineup::{DEBEZIUM, GO_MYSQL, TAILER},
+    lineup::{DEBEZIUM, GO_MYSQL, RUST_CONNECTOR, TAILER},
     load::BinlogPosition,
     peers::ServerAccess,
 };
@@ -41,6 +41,7 @@ pub struct Contender {
 enum Engine {
     Ours(Box<Platform>),
     GoMysql { binary: PathBuf },
+    RustConnector { binary: PathBuf },
     Debezium { java: PathBuf, server: PathBuf },
 }
 
@@ -59,6 +60,13 @@ impl Contender {
         Self { name: GO_MYSQL, topic, rounds, engine, access, child: None }
     }
 
+    /// The hand-written peer in Rust, which also takes its start position as an option.
+    pub fn rust_connector(binary: PathBuf, access: ServerAccess, rounds: Range<usize>) -> Self {
+        let topic = "rust-connector.user_coupon".to_owned();
+        let engine = Engine::RustConnector { binary };
+        Self { name: RUST_CONNECTOR, topic, rounds, engine, access, child: None }
+    }
+
     /// Debezium Server, in one round only: it keeps its own position, and is slow.
     pub fn debezium(java: PathBuf, server: PathBuf, access: ServerAccess, round: usize) -> Self {
         let topic = format!("debezium.{}.user_coupon", access.database);
@@ -74,6 +82,9 @@ impl Contender {
         let command = match &mut self.engine {
             Engine::Ours(platform) => return Ok(platform.cdc_tailer.spawn()?),
             Engine::GoMysql { binary } => self.access.go_mysql(binary, &self.topic, from, mode),
+            Engine::RustConnector { binary } => {
+                self.access.rust_connector(binary, &self.topic, from, mode)
+            }
             Engine::Debezium { java, server } => self.access.debezium(java, server, mode)?,
         };
         self.child = Some(Child::spawn(&command, &self.log())?);
@@ -87,7 +98,9 @@ impl Contender {
     pub async fn ready(&mut self) -> Result<()> {
         match &mut self.engine {
             Engine::Ours(platform) => Ok(platform.cdc_tailer.ready().await?),
-            Engine::GoMysql { .. } | Engine::Debezium { .. } => Ok(()),
+            Engine::GoMysql { .. } | Engine::RustConnector { .. } | Engine::Debezium { .. } => {
+                Ok(())
+            }
         }
     }
 
@@ -153,6 +166,25 @@ impl ServerAccess {
         command.arg(format!("-from={}:{}", from.file, from.offset));
         command.arg("-position-file=position").arg(format!("-linger={linger}"));
         command.current_dir(&self.folder);
+        command
+    }
+
+    fn rust_connector(
+        &self,
+        binary: &Path,
+        topic: &str,
+        from: &BinlogPosition,
+        mode: Mode,
+    ) -> Command {
+        // Like the other hand-written one.
+        let linger_ms = if mode == Mode::Idle { "0" } else { "10" };
+        let mut command = Command::new(binary);
+        let Self { host, port, user, password, .. } = self;
+        command.arg(format!("--mysql=mysql://{user}:{password}@{host}:{port}"));
+        command.arg(format!("--table={}.user_coupon", self.database));
+        command.arg(format!("--brokers={}", self.brokers)).arg(format!("--topic={topic}"));
+        command.arg(format!("--from={}:{}", from.file, from.offset));
+        command.arg(format!("--linger-ms={linger_ms}")).current_dir(&self.folder);
         command
     }
 

@@ -16,6 +16,8 @@ use super::{
 /// Names of the contenders in the output.
 pub const GO_MYSQL: &str = "go-mysql + franz-go";
 /// See [`GO_MYSQL`].
+pub const RUST_CONNECTOR: &str = "mysql-binlog-connector-rust + rdkafka";
+/// See [`GO_MYSQL`].
 pub const DEBEZIUM: &str = "Debezium Server";
 /// See [`GO_MYSQL`].
 pub const TAILER: &str = "cdc-tailer";
@@ -47,7 +49,7 @@ impl Lineup {
         Ok(Self { contenders, missing: BTreeMap::new() })
     }
 
-    /// Adds the available peers: the fast one for all `rounds`, the slow one for round `one`. An unavailable peer is
+    /// Adds the available peers: the fast ones for all `rounds`, the slow one for round `one`. An unavailable peer is
     /// recorded as missing.
     ///
     /// # Errors
@@ -61,8 +63,15 @@ impl Lineup {
     ) -> Result<()> {
         let access = ServerAccess::new(endpoints, folder, "go-mysql")?;
         match peers::fetch_go_mysql() {
-            Ok(binary) => self.contenders.push(Contender::go_mysql(binary, access, rounds)),
+            Ok(binary) => {
+                self.contenders.push(Contender::go_mysql(binary, access, rounds.clone()));
+            }
             Err(reason) => drop(self.missing.insert(GO_MYSQL, format!("{reason:#}"))),
+        }
+        let access = ServerAccess::new(endpoints, folder, "rust-connector")?;
+        match peers::fetch_rust_connector() {
+            Ok(binary) => self.contenders.push(Contender::rust_connector(binary, access, rounds)),
+            Err(reason) => drop(self.missing.insert(RUST_CONNECTOR, format!("{reason:#}"))),
         }
         let access = ServerAccess::new(endpoints, folder, "debezium")?;
         match peers::fetch_debezium() {

@@ -65,6 +65,15 @@ pub fn fetch_go_mysql() -> Result<PathBuf> {
     lines.into_iter().next().context("go-mysql.sh names no binary")
 }
 
+/// Builds the hand-written tailer in Rust and returns its binary.
+///
+/// # Errors
+/// The reason why it is not available, in a sentence.
+pub fn fetch_rust_connector() -> Result<PathBuf> {
+    let lines = fetch("rust-connector.sh")?;
+    lines.into_iter().next().context("rust-connector.sh names no binary")
+}
+
 /// Fetches Debezium Server. Returns a Java binary to run it, and its folder.
 ///
 /// # Errors
