@@ -101,7 +101,11 @@ impl Checkpoint {
             gtid: position.gtids.to_string(),
             file: position.file.name.clone(),
             offset: position.offset,
-            followed: followed.name.clone(),
+            // Behind a failover, the position may still be one of the server before.
+            followed: match followed.server == position.file.server {
+                true => followed.name.clone(),
+                false => String::new(),
+            },
             last: position.last.map(|Last { gtid, before, landmark }| SavedLast {
                 gtid: gtid.to_string(),
                 before,

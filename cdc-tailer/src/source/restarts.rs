@@ -11,7 +11,7 @@ use crate::{
         event::{Body, HEADER_LENGTH, Header},
         position::{File, file_number},
     },
-    error::TailError,
+    error::{Directive, TailError},
     source::{
         BinlogSource as _, Server,
         connection::{Connection, FIRST_EVENT},
@@ -49,7 +49,12 @@ pub(crate) fn since(server: &Server, followed: Arc<File>) -> Result<Run, TailErr
                  one of them"
             )));
         }
-        if begins_a_run(server, &file)? {
+        let begins_a_run = match begins_a_run(server, &file) {
+            // It was purged meanwhile.
+            Err(error) if error.directive() == Directive::Resnapshot => true,
+            looked => looked?,
+        };
+        if begins_a_run {
             return Ok(Run::Unknown(format!(
                 "the server was started anew at {file} while no tailer followed it, and may have run without its \
                  binlog before"
