@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(Work::of(&batch).unversioned, []);
         // Read anew behind a definition: its values may be others than they were in this version.
         let mut restated = message(Some(row(1, 7)), "7");
-        restated.headers.push((HEADER_RESTATED.to_owned(), b"1".to_vec()));
+        restated.headers.push((HEADER_RESTATED.to_owned(), b"definition".to_vec()));
         for batch in [[event(2, 2)], [event(3, 2)], [restated]] {
             assert_eq!(Work::of(&batch).unversioned, [UserId(7)]);
         }

@@ -272,6 +272,6 @@ fn read(table: Table, message: &Message) -> (Line, Change) {
         }
     };
     assert_eq!(message.key, key.to_string().as_bytes(), "the message's key");
-    let op = if message.header(HEADER_RESTATED).is_some() { RESTATED } else { op };
+    let op = if message.header(HEADER_RESTATED) == Some(b"definition") { RESTATED } else { op };
     ((table, key), Change { op, id, version, mark })
 }

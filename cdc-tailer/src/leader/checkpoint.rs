@@ -23,6 +23,7 @@ use crate::{
     },
     leader::snapshot::SnapshotProgress,
     metrics,
+    source::restarts,
 };
 
 /// Layout version of [`Checkpoint`].
@@ -102,7 +103,7 @@ impl Checkpoint {
             file: position.file.name.clone(),
             offset: position.offset,
             // Behind a failover, the position may still be one of the server before.
-            followed: match followed.server == position.file.server {
+            followed: match restarts::is_one_server(&followed.server, &position.file.server) {
                 true => followed.name.clone(),
                 false => String::new(),
             },
@@ -271,7 +272,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::binlog::pending::Phase;
+    use crate::{binlog::pending::Phase, leader::snapshot::Restates};
 
     #[test]
     fn a_checkpoint_gives_its_position_back() {
@@ -287,7 +288,7 @@ mod tests {
         position.pass(gtid, Arc::new(file), 77, landmark, Some(&phase));
         let message = topic::MessagePosition { offset: 9, time_ms: 1_700_000_000_000 };
         let positions = BTreeMap::from([("t".to_owned(), BTreeMap::from([(3, message)]))]);
-        let snapshot = Some(SnapshotProgress::of_all());
+        let snapshot = Some(SnapshotProgress::of_all(Restates::History));
         let followed = File { server: "1/uid".into(), name: "binlog.000004".into() };
         let checkpoint = Checkpoint::new(&position, &followed, 5, positions, snapshot);
         let bytes = serde_json::to_vec(&checkpoint).unwrap();

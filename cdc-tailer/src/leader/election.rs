@@ -8,17 +8,23 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use runtime::Part;
+use thiserror::Error;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use topic::{Assignment, Consumer, ConsumerOptions, TopicError, TopicNames};
+use tracing::warn;
 
 /// Heartbeats per session. The group notices a member's death after a session, and a join or leave after a heartbeat.
 const HEARTBEATS_IN_SESSION: u32 = 10;
 
 /// Messages per poll. They are the leader's checkpoints and are not used here.
 const BATCH: usize = 1_000;
+
+/// This tailer is no member of the group any more, so it would not learn that another one leads.
+#[derive(Debug, Error)]
+#[error("the group of tailers was left")]
+pub(crate) struct GroupLeft;
 
 /// Membership in the group of a database's tailers; ends when dropped.
 pub(crate) struct Leadership {
@@ -40,7 +46,13 @@ impl Leadership {
         let group = format!("{}.cdc-tailer.{database}", names.prefix());
         let heartbeat = timeout / HEARTBEATS_IN_SESSION;
         let options =
-            ConsumerOptions { session_timeout: timeout, heartbeat, ..ConsumerOptions::default() };
+            // It reads nothing, so the messages of a topic that is made anew are all the same to it.
+            ConsumerOptions {
+                session_timeout: timeout,
+                heartbeat,
+                notices_new_topics: false,
+                ..ConsumerOptions::default()
+            };
         let consumer =
             Consumer::join(brokers, &group, std::slice::from_ref(&topic), options).await?;
         let rebalances = consumer.rebalances();
@@ -53,12 +65,22 @@ impl Leadership {
     pub(crate) async fn elected(&mut self, part: &Part) -> anyhow::Result<()> {
         part.not_ready("joining the group of tailers");
         while !self.holds() {
-            self.rebalances.changed().await.context("the group of tailers was left")?;
+            if self.rebalances.changed().await.is_err() {
+                return Err(GroupLeft.into());
+            }
             if !self.holds() {
                 part.ready_as("standby");
             }
         }
         Ok(())
+    }
+
+    /// Checks that this tailer is still a member of the group. One that is not would never learn that another leads.
+    ///
+    /// # Errors
+    /// [`GroupLeft`].
+    pub(crate) fn stands(&self) -> Result<(), GroupLeft> {
+        if self.member.is_finished() { Err(GroupLeft) } else { Ok(()) }
     }
 
     /// Returns whether this tailer leads, as far as it knows.
@@ -80,7 +102,10 @@ async fn stay(consumer: Consumer, leave: CancellationToken) -> Result<(), TopicE
         tokio::select! {
             biased;
             () = leave.cancelled() => return consumer.close().await,
-            batch = consumer.next_batch(BATCH) => drop(batch?),
+            batch = consumer.next_batch(BATCH) => if let Err(error) = batch {
+                warn!(error = runtime::report(&error), "the group of tailers is left");
+                return Err(error);
+            },
         }
     }
 }

@@ -26,7 +26,11 @@ use tracing::warn;
 use crate::{
     config::Config,
     error::{Directive, TailError},
-    leader::{context::LeaderContext, election::Leadership, leading::Doubt},
+    leader::{
+        context::LeaderContext,
+        election::{GroupLeft, Leadership},
+        leading::Doubt,
+    },
     metrics,
     source::address::Address,
 };
@@ -84,7 +88,7 @@ pub async fn run(
             Pause::Mysql => {
                 runtime::seldom!("mysql is away: this tailer stands by", reason);
                 part.not_ready(reason);
-                Doubt::None
+                doubt
             }
         };
         tokio::select! {
@@ -92,11 +96,15 @@ pub async fn run(
             () = stop.cancelled() => return Ok(()),
             () = backoff.wait() => {}
         }
-        if doubt == Doubt::Topics
-            && let Err(error) = make_topics(config, part).await
-        {
-            let reason = runtime::report(error.as_ref());
-            runtime::seldom!("the topics cannot be made", reason);
+        if doubt == Doubt::Topics {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                made = make_topics(config, part) => if let Err(error) = made {
+                    let reason = runtime::report(error.as_ref());
+                    runtime::seldom!("the topics cannot be made", reason);
+                }
+            }
         }
     }
 }
@@ -198,7 +206,11 @@ enum Pause {
 
 impl Pause {
     fn after(error: &anyhow::Error) -> Option<Self> {
+        if error.chain().any(|cause| cause.is::<GroupLeft>()) {
+            return Some(Self::Topics);
+        }
         match error.chain().find_map(|cause| cause.downcast_ref::<TopicError>()) {
+            Some(error) if error.is_retriable() => Some(Self::Topics),
             Some(TopicError::Fenced { .. }) => Some(Self::Fenced),
             // The checkpoint writer has failed for good too: a new one requires an election.
             Some(
@@ -206,9 +218,7 @@ impl Pause {
                 | TopicError::Rewound { .. }
                 | TopicError::Produce { .. }
                 | TopicError::MissingTopic { .. }
-                | TopicError::NoLeader { .. }
-                | TopicError::Create { .. }
-                | TopicError::Unreachable { .. },
+                | TopicError::Create { .. },
             ) => Some(Self::Topics),
             _ => is_unavailable(error).then_some(Self::Mysql),
         }

@@ -42,26 +42,43 @@ pub(crate) struct SnapshotProgress {
     after: Vec<i64>,
     /// Rows sent so far.
     rows: u64,
-    /// Whether rows may have other values in the same version.
     #[serde(default)]
-    restates: bool,
+    restates: Restates,
+}
+
+/// Why rows may have other values than were published in the same version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) enum Restates {
+    /// They have not: nothing was published before.
+    #[default]
+    Nothing,
+    /// A definition may have changed them.
+    Definition,
+    /// What happened to them meanwhile is not known.
+    History,
+}
+
+impl Restates {
+    /// Returns the value of the header; `None` without one.
+    fn header(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Nothing => None,
+            Self::Definition => Some(b"definition"),
+            Self::History => Some(b"history"),
+        }
+    }
 }
 
 impl SnapshotProgress {
     /// Starts a snapshot of all tables.
-    pub(crate) fn of_all() -> Self {
+    pub(crate) fn of_all(restates: Restates) -> Self {
         let tables = ORDER.map(str::to_owned).to_vec();
-        Self { tables, after: Vec::new(), rows: 0, restates: false }
+        Self { tables, after: Vec::new(), rows: 0, restates }
     }
 
     /// Starts a snapshot of one table.
-    pub(crate) fn of(table: &str) -> Self {
-        Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0, restates: false }
-    }
-
-    /// Starts a snapshot of a table whose rows a definition may have changed.
-    pub(crate) fn of_rewritten(table: &str) -> Self {
-        Self { restates: true, ..Self::of(table) }
+    pub(crate) fn of(table: &str, restates: Restates) -> Self {
+        Self { tables: vec![table.to_owned()], after: Vec::new(), rows: 0, restates }
     }
 
     /// Adds `table`, unless it is already included.
@@ -129,9 +146,8 @@ impl<O: Sink> Snapshot<'_, O> {
         let after: Vec<i64> = (0..keys.len()).map(|part| progress.key(part)).collect();
         let rows = store::rows_after(connection, name, &columns, keys, &after, CHUNK).await?;
         let now_ms = self.clock.now().timestamp_millis();
-        let headers: [(&str, &[u8]); 2] =
-            [(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes()), (HEADER_RESTATED, b"1")];
-        let headers = if progress.restates { &headers[..] } else { &headers[..1] };
+        let mut headers: Vec<(&str, &[u8])> = vec![(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
+        headers.extend(progress.restates.header().map(|why| (HEADER_RESTATED, why)));
         let (mut payload, mut key) = (Vec::new(), Vec::new());
         for row in &rows {
             let values = values(&table, row);
@@ -142,13 +158,14 @@ impl<O: Sink> Snapshot<'_, O> {
             if let Some(cell) = table.column(ordering).map(|index| &cells[index]) {
                 encode::key(&mut key, cell);
             }
-            let record = Record { topic: &topic, key: &key, payload: &payload, headers };
+            let record = Record { topic: &topic, key: &key, payload: &payload, headers: &headers };
             self.sink.put(&record).await?;
         }
         let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
         next.rows += count;
         ::metrics::counter!(metrics::SNAPSHOT_ROWS.name).increment(count);
-        match rows.last() {
+        // What is committed behind a chunk that is not full follows in the stream. Under load there is always more.
+        match rows.last().filter(|_| count == u64::from(CHUNK)) {
             Some(last) => next.after = key_of(&table, keys, last)?,
             None => next.table_done(),
         }

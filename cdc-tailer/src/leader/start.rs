@@ -14,7 +14,10 @@ use crate::{
     config::Resnapshot,
     error::Directive,
     leader::{
-        checkpoint, context::LeaderContext, preflight, prepared, snapshot::SnapshotProgress,
+        checkpoint,
+        context::LeaderContext,
+        preflight, prepared,
+        snapshot::{Restates, SnapshotProgress},
         topics_check,
     },
     source::{
@@ -50,17 +53,18 @@ pub(crate) async fn decide(
     let asked = "asked for by --resnapshot";
     // This overrides the checkpoint, even a snapshot in progress: the request may be the way out of it.
     if wanted == Some(Resnapshot::All) {
-        return anew(context, server, asked.to_owned()).await;
+        return anew(context, server, asked.to_owned(), Restates::History).await;
     }
     let (brokers, names) = (context.config.brokers(), &context.names);
     let Some(checkpoint) = checkpoint::load(brokers, names, &context.database).await? else {
-        return anew(context, server, "there is no checkpoint".to_owned()).await;
+        let reason = "there is no checkpoint".to_owned();
+        return anew(context, server, reason, Restates::Nothing).await;
     };
     let position = match checkpoint.position() {
         Ok(position) => position,
         Err(error) => {
             let reason = format!("the checkpoint is damaged: {error}");
-            return anew(context, server, reason).await;
+            return anew(context, server, reason, Restates::History).await;
         }
     };
     let mismatch = match topics_check::mismatch(&checkpoint, server.flavor, brokers).await? {
@@ -75,7 +79,7 @@ pub(crate) async fn decide(
         Run::GoesOnTo(followed) => followed,
         Run::Unknown(reason) => {
             let reason = format!("the checkpoint does not fit: {reason}");
-            return anew(context, server, reason).await;
+            return anew(context, server, reason, Restates::History).await;
         }
     };
     // A snapshot in progress continues; otherwise a tailer that is killed repeatedly would never finish it.
@@ -86,7 +90,7 @@ pub(crate) async fn decide(
             (Some(progress.and(table)), asked.to_owned())
         }
         (None, Some(Resnapshot::Table(table))) => {
-            (Some(SnapshotProgress::of(table)), asked.to_owned())
+            (Some(SnapshotProgress::of(table, Restates::History)), asked.to_owned())
         }
     };
     Ok(Begin {
@@ -128,6 +132,7 @@ pub(crate) async fn anew(
     context: &LeaderContext<'_>,
     server: &Arc<Server>,
     reason: String,
+    restates: Restates,
 ) -> anyhow::Result<Begin> {
     let mut connection = preflight::connect(context.config.database_url.expose()).await?;
     let settings = preflight::settings(&mut connection).await?;
@@ -144,7 +149,7 @@ pub(crate) async fn anew(
         position,
         as_of_ms,
         acknowledged: Acknowledged::new(),
-        snapshot: Some(SnapshotProgress::of_all()),
+        snapshot: Some(SnapshotProgress::of_all(restates)),
         reason,
     })
 }

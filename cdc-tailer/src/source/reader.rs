@@ -15,13 +15,18 @@ use runtime::Backoff;
 use tracing::{info, warn};
 
 use crate::{
-    binlog::{packet::Packet, position::ReadTo, schema::Followed},
+    binlog::{
+        packet::Packet,
+        position::{File, ReadTo, file_number},
+        schema::Followed,
+    },
     error::{Directive, TailError},
     metrics,
     source::{
         BinlogSource, Origin,
         connection::{Connection, HEARTBEAT},
         queue::{Closed, Sender},
+        restarts::{self, Run},
         same_history,
     },
     transaction::{Assembled, Assembler, Limits, Transaction},
@@ -56,16 +61,24 @@ pub(crate) enum Incoming {
     Idle(ReadTo),
 }
 
+/// Longest time without a look at a server that is trusted to have written all into its binlog meanwhile. Longer than
+/// the pause between two attempts, shorter than a server needs to start, run and start again.
+const UNWATCHED_MAX: Duration = Duration::from_secs(3);
+
+/// Packets between two notes of the time while they come without a pause.
+const PACKETS_TO_NOTE: u32 = 256;
+
 /// Starts the thread. It ends when the receiver is gone, or with an error that is not transient.
 pub(crate) fn spawn(
     origin: Origin,
     followed: Followed,
+    read_files_to: Arc<File>,
     spill_folder: PathBuf,
     sender: Sender<Incoming>,
 ) -> std::io::Result<JoinHandle<Result<(), TailError>>> {
     let limits = Limits { packet_bytes_max: origin.server.packet_bytes_max, spill_folder };
     let assembler = Assembler::new(followed, limits, &origin.after.pending);
-    let reader = Reader { origin, assembler, sender, strikes: 0 };
+    let reader = Reader { origin, assembler, sender, strikes: 0, read_files_to, watched: None };
     thread::Builder::new().name("binlog-reader".to_owned()).spawn(|| reader.run())
 }
 
@@ -75,6 +88,10 @@ struct Reader {
     sender: Sender<Incoming>,
     /// Suspect failures since the last transaction.
     strikes: u32,
+    /// The last file that was read, or of which it is known that the server's run went on to it.
+    read_files_to: Arc<File>,
+    /// When the server last sent something, or could not be reached; `None` before the first connection.
+    watched: Option<Instant>,
 }
 
 /// Why a stream ended.
@@ -146,11 +163,17 @@ impl Reader {
     }
 
     fn try_stream(&mut self) -> Result<Infallible, End> {
-        let mut source = Connection::open(&self.origin)?;
+        let is_watched = self.watched.is_some_and(|last| last.elapsed() <= UNWATCHED_MAX);
+        let opened = Connection::open(&self.origin);
+        self.watched = Some(Instant::now());
+        let mut source = opened?;
         // Only the first packet shows whether the server can serve the position.
         let first = source.next_packet()?;
         // Only after the stream is open, because from then on a change of history ends the stream.
         same_history::prove(&self.origin, source.identity())?;
+        if !is_watched {
+            self.prove_run()?;
+        }
         if self.origin.after.file.server != source.identity() {
             let (from, to) = (&self.origin.after.file.server, source.identity());
             info!(from, to, "the server has taken another one's place");
@@ -167,6 +190,23 @@ impl Reader {
         self.forward(first, &mut source)
     }
 
+    /// Checks that the server's run went on while nobody looked, as while this thread waited for the broker.
+    fn prove_run(&mut self) -> Result<(), TailError> {
+        let read = self.assembler.file();
+        let is_later = file_number(&read.name) > file_number(&self.read_files_to.name)
+            || !restarts::is_one_server(&read.server, &self.read_files_to.server);
+        if is_later && !read.name.is_empty() {
+            self.read_files_to = Arc::clone(read);
+        }
+        match restarts::since(&self.origin.server, Arc::clone(&self.read_files_to))? {
+            Run::GoesOnTo(file) => {
+                self.read_files_to = file;
+                Ok(())
+            }
+            Run::Unknown(reason) => Err(TailError::PositionLost { reason }),
+        }
+    }
+
     fn forward(
         &mut self,
         first: Packet,
@@ -175,8 +215,10 @@ impl Reader {
         let events = ::metrics::counter!(metrics::EVENTS.name);
         let mut watch = same_history::Watch::default();
         let mut packet = first;
+        let mut since_note = 0;
         loop {
             events.increment(1);
+            since_note += 1;
             match self.assembler.accept(packet)? {
                 Assembled::Nothing => {}
                 Assembled::FileBegins(gtids) => {
@@ -198,10 +240,15 @@ impl Reader {
                 }
             }
             // No transaction is held back while we wait for the server.
-            if !source.has_more() {
+            let waits = !source.has_more();
+            if waits {
                 self.sender.flush()?;
             }
             packet = source.next_packet()?;
+            if waits || since_note >= PACKETS_TO_NOTE {
+                self.watched = Some(Instant::now());
+                since_note = 0;
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) enum Run {
 pub(crate) fn since(server: &Server, followed: Arc<File>) -> Result<Run, TailError> {
     let mut beside = Connection::beside(server)?;
     // Another one has its own runs: what it has by replication is proven by GTIDs.
-    if followed.name.is_empty() || beside.identity() != followed.server {
+    if followed.name.is_empty() || !is_one_server(beside.identity(), &followed.server) {
         return Ok(Run::GoesOnTo(followed));
     }
     let (mut newest, mut number) = (followed.name.clone(), file_number(&followed.name));
@@ -63,6 +63,12 @@ pub(crate) fn since(server: &Server, followed: Arc<File>) -> Result<Run, TailErr
         (newest, number) = (file, next);
     }
     Ok(Run::GoesOnTo(Arc::new(File { server: followed.server.clone(), name: newest })))
+}
+
+/// Returns whether two identities, `server_id/uuid`, are of one server. Its id is a setting.
+pub(crate) fn is_one_server(one: &str, other: &str) -> bool {
+    let uuid = |identity: &str| identity.split_once('/').map(|(_, uuid)| uuid.to_owned());
+    one == other || uuid(one).is_some_and(|uuid| !uuid.is_empty()) && uuid(one) == uuid(other)
 }
 
 /// Returns whether a file is the first one of a server's run.

@@ -357,3 +357,30 @@ fn meaning_of(error: &TailError) -> Option<Look> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_head_names_what_was_not_read_has_one_missing_before_it() {
+        const UUID: &str = "00000000-0000-0000-0000-000000000001";
+        let mysql = |numbers: &str| (Flavor::MySql, format!("{UUID}:{numbers}"));
+        let mariadb = |sequence: &str| (Flavor::MariaDb, format!("0-1-{sequence}"));
+        let parsed = |(flavor, text): (Flavor, String)| GtidSet::parse(flavor, &text).unwrap();
+        let file = File { server: "1/u".into(), name: "binlog.000003".into() };
+        for (read, before, whole) in [
+            (mysql("1-7"), mysql("1-7"), true),
+            (mysql("1-7"), mysql("1-5"), true),
+            (mysql("1-7"), mysql("1-8"), false),
+            (mysql("1-3:5-7"), mysql("1-7"), false),
+            (mariadb("7"), mariadb("7"), true),
+            (mariadb("7"), mariadb("8"), false),
+        ] {
+            let (read, before) = (parsed(read), parsed(before));
+            let said = is_whole(&Position::of(read), &file, &before).map_err(|it| it.to_string());
+            assert_eq!(said.is_ok(), whole, "{before}: {said:?}");
+            assert!(said.is_ok() || said.unwrap_err().contains("a file is missing between"));
+        }
+    }
+}

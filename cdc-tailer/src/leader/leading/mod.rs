@@ -23,7 +23,7 @@ use crate::{
         context::LeaderContext,
         election::Leadership,
         preflight,
-        snapshot::SnapshotProgress,
+        snapshot::{Restates, SnapshotProgress},
         start::{self, Begin},
         status::{Facts, LeaderStatus},
         topics_check::{self, written},
@@ -77,6 +77,8 @@ struct Leading<'a> {
     context: &'a LeaderContext<'a>,
     leadership: &'a Leadership,
     doubt: Doubt,
+    /// Whether the binlog is streamed.
+    is_connected: bool,
     server: Arc<Server>,
     flavor: settings::Flavor,
     publisher: Publisher,
@@ -121,10 +123,11 @@ impl<'a> Leading<'a> {
             context,
             leadership,
             doubt,
+            is_connected: false,
             server,
             flavor: settings.flavor,
             publisher,
-            snapshot: None,
+            snapshot: begin.snapshot.clone(),
             checkpoints: watch::Sender::new(None),
             written,
             moved,
@@ -176,7 +179,7 @@ impl<'a> Leading<'a> {
             }
             let reason = self.follow().await?;
             self.publisher.producer().drained().await?;
-            begin = start::anew(self.context, &self.server, reason).await?;
+            begin = start::anew(self.context, &self.server, reason, Restates::History).await?;
             self.publisher.restart(begin.position.clone(), begin.as_of_ms);
         }
     }
@@ -188,7 +191,9 @@ impl<'a> Leading<'a> {
         let origin =
             Origin { server: Arc::clone(&self.server), after: self.publisher.safe().clone() };
         let followed = Followed { database: self.context.database.clone(), tables: TABLES };
-        let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
+        let read_files_to = Arc::new(self.publisher.followed().clone());
+        let spill_folder = config.spill_folder.clone();
+        let reader = reader::spawn(origin, followed, read_files_to, spill_folder, sender)
             .context("reader thread")?;
         self.forward(&mut receiver).await?;
         let error = match tokio::task::spawn_blocking(|| reader.join()).await? {
@@ -214,6 +219,7 @@ impl<'a> Leading<'a> {
                 // Acknowledgements before new input: they advance the checkpoint.
                 _ = tick.tick() => {
                     self.advance()?;
+                    self.leadership.stands()?;
                     // If the leadership is uncertain, writing a checkpoint asks the broker.
                     if self.moved || !self.leadership.holds() {
                         self.offer_checkpoint();
@@ -239,11 +245,15 @@ impl<'a> Leading<'a> {
             Incoming::Connected => {
                 let url = self.context.config.database_url.expose();
                 preflight::still_logs_everything(url, self.flavor).await?;
+                self.is_connected = true;
                 if self.doubt == Doubt::None {
                     self.context.part.ready();
                 }
             }
-            Incoming::Disconnected(reason) => self.context.part.not_ready(reason),
+            Incoming::Disconnected(reason) => {
+                self.is_connected = false;
+                self.context.part.not_ready(reason);
+            }
             Incoming::Idle(read_to) => {
                 self.moved |= self.publisher.idle(read_to, self.context.now_ms());
                 if self.publisher.unacknowledged() == 0 {
@@ -270,7 +280,7 @@ impl<'a> Leading<'a> {
     }
 
     fn trust_topics(&mut self) {
-        if self.doubt == Doubt::Topics {
+        if self.doubt == Doubt::Topics && self.is_connected {
             self.doubt = Doubt::None;
             self.context.part.ready();
         }

@@ -11,7 +11,7 @@ use crate::{
         context::LeaderContext,
         is_unavailable,
         leading::Leading,
-        snapshot::{Snapshot, SnapshotProgress},
+        snapshot::{Restates, Snapshot, SnapshotProgress},
         start,
     },
     transaction::{Transaction, rewritten},
@@ -94,7 +94,7 @@ impl Leading<'_> {
         transaction: &Transaction,
         table: &str,
     ) -> anyhow::Result<()> {
-        let progress = SnapshotProgress::of_rewritten(table);
+        let progress = SnapshotProgress::of(table, Restates::Definition);
         self.snapshot = Some(progress.clone());
         let now_ms = self.context.now_ms();
         self.publisher.publish(transaction, now_ms).await?;

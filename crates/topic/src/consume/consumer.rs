@@ -86,15 +86,18 @@ impl Consumer {
                 }
                 led => led?,
             }
-            let known = made_anew::ids(&inner, &names);
+            let known = match options.notices_new_topics {
+                true => made_anew::ids(&inner, &names),
+                false => made_anew::Ids::new(),
+            };
             subscribe(&inner, &names)?;
             Ok((inner, known))
         })
         .await?;
         let client = Arc::new(RwLock::new(inner));
         let rejoin_within = options.rejoin_within;
-        let made_anew =
-            MadeAnew::watch(Arc::clone(&client), topics.clone(), known, rebalances.clone());
+        let watched = if options.notices_new_topics { topics.clone() } else { Vec::new() };
+        let made_anew = MadeAnew::watch(Arc::clone(&client), watched, known, rebalances.clone());
         Ok(Self {
             client,
             config,
@@ -121,6 +124,10 @@ impl Consumer {
     pub async fn next_batch(&self, max: usize) -> Result<Vec<Message>, TopicError> {
         let mut batch = Vec::new();
         while batch.is_empty() {
+            // First of all: there may always be a message, and none of them can be stored.
+            if let Some(error) = self.made_anew.error() {
+                return Err(error);
+            }
             let client = self.client();
             let mut stream = client.stream();
             let mut next = tokio::select! {

@@ -77,15 +77,23 @@ impl MadeAnew {
         !matches!(*self.found.borrow(), Found::Nothing)
     }
 
-    /// Resolves with the error once a topic was made anew, and the member's offsets in it are those of its beginning.
+    /// Returns the error once a topic was made anew, and the member's offsets in it are those of its beginning.
+    pub(super) fn error(&self) -> Option<TopicError> {
+        match &*self.found.borrow() {
+            Found::Rewound(topic) => Some(TopicError::MadeAnew { topic: topic.clone() }),
+            Found::Nothing | Found::Rewinding => None,
+        }
+    }
+
+    /// Resolves with that error.
     pub(super) async fn found(&self) -> TopicError {
         let mut found = self.found.clone();
         loop {
-            if let Found::Rewound(topic) = &*found.borrow_and_update() {
-                return TopicError::MadeAnew { topic: topic.clone() };
+            if let Some(error) = self.error() {
+                return error;
             }
             if found.changed().await.is_err() {
-                // The runtime ends.
+                // Nothing is watched, or the runtime ends.
                 std::future::pending::<()>().await;
             }
         }
@@ -99,11 +107,13 @@ async fn look(
     owned: watch::Receiver<Assignment>,
     found: watch::Sender<Found>,
 ) {
-    loop {
+    while !topics.is_empty() {
         sleep(LOOK_EVERY).await;
-        let current = Arc::clone(&client.read().unwrap_or_else(PoisonError::into_inner));
-        let (asked, names) = (Arc::clone(&current), topics.clone());
-        let Ok(now) = client::blocking(move || Ok(ids(&asked, &names))).await else { return };
+        // A client is never dropped here: that may block.
+        let (asked, names) = (Arc::clone(&client), topics.clone());
+        let Ok(now) = client::blocking(move || Ok(ids(&current(&asked), &names))).await else {
+            return;
+        };
         let other = now.iter().find(|(topic, id)| known.get(*topic).is_some_and(|was| was != *id));
         let Some((topic, _)) = other else {
             known.extend(now);
@@ -113,8 +123,9 @@ async fn look(
         found.send_replace(Found::Rewinding);
         let partitions = owned.borrow().of(topic);
         error!(topic, ?partitions, "a topic was made anew: it is read from its beginning");
-        let name = topic.clone();
-        match client::blocking(move || Ok(begin_anew(&current, &name, &partitions))).await {
+        let (rewound, name) = (Arc::clone(&client), topic.clone());
+        let rewind = move || Ok(begin_anew(&current(&rewound), &name, &partitions));
+        match client::blocking(rewind).await {
             Ok(Ok(())) => {
                 found.send_replace(Found::Rewound(topic.clone()));
                 return;
@@ -127,11 +138,16 @@ async fn look(
     }
 }
 
+fn current(client: &RwLock<Arc<Client>>) -> Arc<Client> {
+    Arc::clone(&client.read().unwrap_or_else(PoisonError::into_inner))
+}
+
 fn begin_anew(client: &Client, topic: &str, partitions: &[i32]) -> KafkaResult<()> {
     let mut beginning = TopicPartitionList::new();
     for partition in partitions {
-        // The client adds 1, and would commit an older offset again that is still stored.
-        client.store_offset(topic, *partition, -1)?;
+        // The client adds 1, and would commit an older offset again that is still stored. A partition that is being given
+        // up has none stored.
+        drop(client.store_offset(topic, *partition, -1));
         beginning.add_partition_offset(topic, *partition, Offset::Offset(0))?;
     }
     if partitions.is_empty() {

@@ -49,6 +49,8 @@ pub struct ConsumerOptions {
     /// is replaced. While no broker answers this happens only once, which costs nothing.
     pub rejoin_within: Duration,
     pub fetch_ahead: FetchAhead,
+    /// Whether the member ends if a topic is made anew, to read it from its beginning.
+    pub notices_new_topics: bool,
 }
 
 impl Default for ConsumerOptions {
@@ -59,6 +61,7 @@ impl Default for ConsumerOptions {
             // Ten sessions: whatever delays a group for one session is over by then.
             rejoin_within: Duration::from_secs(60),
             fetch_ahead: FetchAhead::default(),
+            notices_new_topics: true,
         }
     }
 }

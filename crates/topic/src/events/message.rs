@@ -15,8 +15,8 @@ pub const HEADER_SCHEMA: &str = "schema";
 /// Header: GTID and row number of the change. Shows whether a record is the one that was written.
 pub const HEADER_POSITION: &str = "position";
 
-/// Header of a row that was read anew because a definition may have changed its values and not its version. A reader
-/// that goes by versions must drop what it knows of the row.
+/// Header of a row that was read anew because its values may have changed and not its version: `definition` or `history`
+/// says how. A reader that goes by versions must drop what it knows of the row.
 pub const HEADER_RESTATED: &str = "restated";
 
 /// Position of a message in its partition. The timestamp distinguishes it from another message at the same offset.
