@@ -101,8 +101,9 @@ async fn a_topic_that_takes_no_message_of_that_size_is_waited_for_until_its_sett
     })
     .await;
     limit(1_048_588).await;
-    let movements = movements_until(&test, 3).await;
-    assert!(movements.ends_with(&[2, 3]) && movements[0] == 1, "{movements:?}");
+    let mut movements = movements_until(&test, 3).await;
+    movements.dedup();
+    assert_eq!(movements, [1, 2, 3], "in order");
     tailer.until_ready().await;
     tailer.stop().await.unwrap();
 }

@@ -40,10 +40,12 @@ pub(crate) async fn run(
     let gtids = GtidSet::parse(flavor, &position)?;
     let at = Arc::clone(&server);
     let after = spawn_blocking(move || same_history::locate(&at, gtids)).await??;
+    let read_files_to = Arc::clone(&after.file);
     let origin = Origin { server, after };
     let followed = Followed { database: context.database.clone(), tables: TABLES };
     let (sender, mut receiver) = queue::bounded(config.queue_bytes);
-    let reader = reader::spawn(origin, followed, config.spill_folder.clone(), sender)
+    let spill_folder = config.spill_folder.clone();
+    let reader = reader::spawn(origin, followed, read_files_to, spill_folder, sender)
         .context("reader thread")?;
     let mut messages = Messages::new(&context.names);
     let mut lines = Lines(BufWriter::new(std::io::stdout()));

@@ -206,7 +206,7 @@ enum Pause {
 
 impl Pause {
     fn after(error: &anyhow::Error) -> Option<Self> {
-        if error.chain().any(|cause| cause.is::<GroupLeft>()) {
+        if error.downcast_ref::<GroupLeft>().is_some() {
             return Some(Self::Topics);
         }
         match error.chain().find_map(|cause| cause.downcast_ref::<TopicError>()) {

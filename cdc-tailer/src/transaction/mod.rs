@@ -7,6 +7,7 @@
 //!
 //! Foreign tables are skipped by name, before their columns are read or decompressed.
 
+mod errors;
 mod open;
 pub(crate) mod row_buffer;
 mod savepoints;
@@ -17,9 +18,11 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use tracing::debug;
 
+pub(crate) use errors::rewritten;
+
 use crate::{
     binlog::{
-        compressed::{CompressedError, Payload, inflate},
+        compressed::{Payload, inflate},
         event::{Body, Change, Encoding, HEADER_LENGTH, Header, Query},
         gtid::{Gtid, GtidSet},
         packet::Packet,
@@ -30,10 +33,10 @@ use crate::{
         statement::{Effect, Makes, Statement, classify, effect, makes},
         xid::Xid,
     },
-    cells::bytes::Truncated,
     error::TailError,
     refusal,
     transaction::{
+        errors::{compressed, in_place_of_rows, named, truncated, unknown, unsupported},
         open::Open,
         row_buffer::{RowBuffer, RowsPacket},
         table_maps::TableMaps,
@@ -44,9 +47,6 @@ use crate::{
 /// Memory that a queued transaction takes besides its rows. The transaction and the entry of a rows event take 200
 /// bytes. They exist in a queue whose capacity may be twice its length, and again in the batch taken from it.
 const TRANSACTION_OVERHEAD: usize = 512;
-
-/// Characters of a statement shown in an error.
-const STATEMENT_SHOWN: usize = 80;
 
 /// A committed transaction with its rows of followed tables, often none.
 #[derive(Debug)]
@@ -356,58 +356,6 @@ impl Assembler {
         };
         let limits = &self.limits;
         open.rows.push(rows, &limits.spill_folder).map_err(|source| limits.not_spilled(source))
-    }
-}
-
-/// Adds the event kind to the error of a truncated table map.
-fn named(header: &Header, error: TailError) -> TailError {
-    match error {
-        TailError::Truncated { source, .. } => truncated(header, source),
-        other => other,
-    }
-}
-
-fn truncated(header: &Header, source: Truncated) -> TailError {
-    TailError::Truncated { kind: header.kind, source }
-}
-
-fn compressed(header: &Header, source: CompressedError) -> TailError {
-    match source {
-        CompressedError::Oversize(limit) => TailError::Oversize { limit },
-        source => TailError::Compressed { kind: header.kind, source },
-    }
-}
-
-/// Why a table is read anew behind a definition.
-pub(crate) fn rewritten(table: &str) -> String {
-    format!("{table} was altered in a way that may have changed its rows without events of them")
-}
-
-fn in_place_of_rows(gtid: Gtid, query: Query<'_>) -> TailError {
-    let text = String::from_utf8_lossy(query.text);
-    let begins: String = text.chars().take(STATEMENT_SHOWN).collect();
-    unsupported(format!(
-        "{gtid} holds a statement in place of the rows that it changes, {begins:?}: have that session (or \
-         the server) set binlog_format = 'ROW', then start with --resnapshot"
-    ))
-}
-
-fn unsupported(what: impl Into<String>) -> TailError {
-    TailError::Unsupported { what: what.into() }
-}
-
-fn unknown(kind: u8) -> String {
-    const TAGGED_GTID: u8 = 42;
-    match kind {
-        TAGGED_GTID => {
-            "the server wrote the tagged GTID of a transaction in a way that this version does not \
-             know: have clients leave tags out of gtid_next, then start with --resnapshot"
-                .to_owned()
-        }
-        kind => format!(
-            "the binlog holds an event of kind {kind}, which this version does not know and the \
-             server does not let a replica skip: take a newer version, or start with --resnapshot"
-        ),
     }
 }
 

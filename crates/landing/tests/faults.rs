@@ -10,14 +10,15 @@ use landing::claims::{Answer, Unavailable};
 use mysql_store::{
     stock::{self, NewMovement},
     template_edit::{self, Edited},
+    verify,
 };
 use redis_gate::{QueueOptions, Refusal, RequestState, Verdict};
 use sqlx::Connection;
-use testkit::{COMMIT, Proxy, sessions, until, until_session, until_true};
+use testkit::{COMMIT, Proxy, until_listed, until_true};
 
 use crate::harness::{
     Process, Rows, Setup, TEMPLATE, USER, World, again, claim, execute, now, number, template,
-    waits_for_a_row,
+    until_session, waits_for_a_row,
 };
 
 /// Coupons of a test's template.
@@ -150,8 +151,10 @@ async fn a_connection_killed_after_commit_was_sent_leaves_everything() {
 async fn kill_all_connections(world: &World) {
     let mut connection = world.connection().await;
     let all = "db = database() and id <> connection_id()";
-    let listed = until(async || sessions(&mut connection, all).await, Option::is_some).await;
-    for id in listed.unwrap() {
+    // The lander's is always there.
+    let listed =
+        async || verify::sessions(&mut connection, all).await.unwrap().map(|ids| vec![ids]);
+    for id in until_listed(listed).await {
         // A connection that has ended by itself is not an error.
         let kill = format!("kill {id}");
         drop(sqlx::raw_sql(sqlx::AssertSqlSafe(kill)).execute(&mut connection).await);

@@ -27,7 +27,7 @@ use mysql_store::{
 use redis_gate::{Entry, Gate, GateRedis, Meta};
 use runtime::{Clock, FailPoints};
 use sqlx::Row;
-use testkit::{MERCHANT, STATE_MAX, until_session, until_true};
+use testkit::{MERCHANT, STATE_MAX, until_listed, until_true};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
@@ -413,8 +413,13 @@ pub(crate) async fn waits_for_a_row(world: &World, id: i64) {
 /// Waits until a connection waits for a locked table of this database.
 pub(crate) async fn somebody_waits_for_a_table(world: &World) {
     let mut connection = world.connection().await;
-    let waits = "db = database() and state = 'Waiting for table metadata lock'";
-    until_session(&mut connection, waits).await;
+    until_session(&mut connection, "db = database() and state = 'Waiting for table metadata lock'")
+        .await;
+}
+
+/// Waits until there is a session for which `condition` holds, and returns its id.
+pub(crate) async fn until_session(connection: &mut MySqlConnection, condition: &str) -> i64 {
+    until_listed(async || verify::sessions(connection, condition).await.unwrap()).await
 }
 
 /// The time at which all tests run.

@@ -15,10 +15,12 @@ use landing::{
 use mysql_store::claim as claims;
 use redis_gate::{QueueOptions, RequestState, Verdict};
 use sqlx::Connection;
-use testkit::{until_session, until_true};
+use testkit::until_true;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::harness::{OPERATOR, Process, TEMPLATE, USER, World, again, claim, execute, now};
+use crate::harness::{
+    OPERATOR, Process, TEMPLATE, USER, World, again, claim, execute, now, until_session,
+};
 
 fn resolver(world: &World, grace: Duration) -> Resolver {
     Resolver { grace, ..world.resolver() }

@@ -16,7 +16,7 @@ use mysql_store::{
 };
 use sqlx::Row;
 pub(crate) use testkit::MERCHANT;
-use testkit::{until_session, until_true};
+use testkit::{until_listed, until_true};
 
 pub(crate) const TEMPLATE: TemplateId = TemplateId(10);
 pub(crate) const USER: UserId = UserId(70);
@@ -159,7 +159,7 @@ pub(crate) async fn waits_for_a_row(connection: &mut MySqlConnection, id: i64) {
 /// Waits until the connection with this id waits for a locked table.
 pub(crate) async fn waits_for_a_table(connection: &mut MySqlConnection, id: i64) {
     let waits = format!("id = {id} and state = 'Waiting for table metadata lock'");
-    until_session(connection, &waits).await;
+    until_listed(async || verify::sessions(connection, &waits).await.unwrap()).await;
 }
 
 /// The tests' current time: in the servers' future, since some rules depend on both clocks.

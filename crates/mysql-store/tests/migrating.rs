@@ -1,9 +1,9 @@
 //! A database of any earlier version, and one whose migration was cut short anywhere, ends in the schema of a fresh one.
 
 use devstack::TestServers;
-use mysql_store::{StoreError, migrate};
+use mysql_store::{StoreError, migrate, verify};
 use sqlx::migrate::{Migration, Migrator};
-use testkit::{COMMIT, HeldMessage, Proxy, until_session};
+use testkit::{COMMIT, HeldMessage, Proxy, until_listed};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -134,7 +134,7 @@ async fn a_statement_that_the_server_goes_on_with_alone_is_waited_for_and_not_re
     assert_eq!(number(&mut user, "select count(*) from user_coupon").await, 1);
     let lost = migrating(&proxy.instead_of(&url));
     let waits = "db = database() and state = 'Waiting for table metadata lock'";
-    until_session(&mut connection, waits).await;
+    until_listed(async || verify::sessions(&mut connection, waits).await.unwrap()).await;
     proxy.cut();
     let error = lost.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("migration 20261123000010, statement 1"), "{error}");

@@ -60,3 +60,12 @@ pub async fn until_within<T: fmt::Debug>(
 pub async fn until_true(is_so: impl AsyncFnMut() -> bool) {
     until(is_so, |is_so| *is_so).await;
 }
+
+/// Polls a list until it has an entry, and returns the first. `None` if it cannot be read at this moment.
+///
+/// # Panics
+/// It stays empty for [`STATE_MAX`].
+pub async fn until_listed<T: fmt::Debug>(look: impl AsyncFnMut() -> Option<Vec<T>>) -> T {
+    let listed = until(look, |list| list.as_ref().is_some_and(|list| !list.is_empty())).await;
+    listed.into_iter().flatten().next().unwrap()
+}

@@ -18,6 +18,7 @@ mod reader;
 mod redemptions;
 mod rejections;
 mod schema_copy;
+mod sessions;
 pub mod topic_rows;
 mod walk;
 
@@ -48,6 +49,7 @@ pub use self::{
     redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
     schema_copy::copy_schema,
+    sessions::sessions,
     walk::{
         ClaimEnd, ClaimKey, claims_by_id, coupon_counts_of_users, coupons_of_users, ends_of,
         numbers_of_users,

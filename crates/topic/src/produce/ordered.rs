@@ -71,7 +71,9 @@ impl OrderedProducer {
     ) -> Result<Self, TopicError> {
         let acks = Arc::new(State::default());
         let options = ProducerOptions { give_up: None, idempotent: true, ..options };
-        let (config, lost) = (options.config(brokers), LostBrokers::default());
+        let (mut config, lost) = (options.config(brokers), LostBrokers::default());
+        // Otherwise the messages behind one that is refused would still be sent, and come before it.
+        config.set("enable.gapless.guarantee", "true");
         let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
         let inner = lost.client(&config, context, Polled::client).await?;
         let (address, topics) = (brokers.to_owned(), topics.to_vec());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use coupon::TemplateId;
 use devstack::{Flavor, OwnView, TestServers};
 use mysql_store::{connect, verify};
-use testkit::{STATE_MAX, sessions, until_session, until_true};
+use testkit::{STATE_MAX, until_listed, until_true};
 use tokio::process::Command;
 use verifier::{ProgressReporter, Settings, Sources, VerifyError};
 
@@ -129,12 +129,13 @@ async fn stopped(flavor: Flavor) {
     let waiting =
         "db = database() and info like '%user_coupon%' and state like 'Waiting for table%'";
     let mut watcher = stage.mysql().await;
-    until_session(&mut watcher, waiting).await;
+    until_listed(async || verify::sessions(&mut watcher, waiting).await.unwrap()).await;
     let id = verify.id().unwrap().to_string();
     Command::new("kill").arg(id).status().await.unwrap();
     let ended = tokio::time::timeout(STATE_MAX, verify.wait()).await.unwrap().unwrap();
     assert_eq!(ended.code(), Some(1));
-    until_true(async || sessions(&mut watcher, waiting).await == Some(Vec::new())).await;
+    let ended = async || verify::sessions(&mut watcher, waiting).await.unwrap() == Some(Vec::new());
+    until_true(ended).await;
     verify::execute(&mut lock, "unlock tables").await.unwrap();
 }
 
