@@ -18,7 +18,6 @@ mod reader;
 mod redemptions;
 mod rejections;
 mod schema_copy;
-mod sessions;
 pub mod topic_rows;
 mod walk;
 
@@ -45,11 +44,10 @@ pub use self::{
     },
     orders::{LostUse, OddOrder, OddOrderWhy, lost_uses, odd_orders},
     page::{Page, Rows, UnreadableRow},
-    reader::{Reader, STATEMENT_MAX, counted, number, rows_read},
+    reader::{Reader, STATEMENT_MAX, counted, number, rows_read, sessions},
     redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
     schema_copy::copy_schema,
-    sessions::sessions,
     walk::{
         ClaimEnd, ClaimKey, claims_by_id, coupon_counts_of_users, coupons_of_users, ends_of,
         numbers_of_users,
