@@ -97,7 +97,7 @@ impl Consumer {
         let client = Arc::new(RwLock::new(inner));
         let rejoin_within = options.rejoin_within;
         let watched = if options.notices_new_topics { topics.clone() } else { Vec::new() };
-        let made_anew = MadeAnew::watch(Arc::clone(&client), watched, known, rebalances.clone());
+        let made_anew = MadeAnew::watch(&client, watched, known, rebalances.clone());
         Ok(Self {
             client,
             config,
@@ -238,7 +238,10 @@ impl Consumer {
     pub async fn close(self) -> Result<(), TopicError> {
         client::blocking(move || {
             let committed = commit_stored(self.client().as_ref());
-            drop(self);
+            let Self { client, made_anew, .. } = self;
+            let look = made_anew.between_looks();
+            drop(client);
+            drop(look);
             match committed {
                 Err(error) if is_of_old_generation(&error) => {
                     warn!(error = %error, "left the group while it shared out its partitions");

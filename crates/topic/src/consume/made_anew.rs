@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -48,6 +48,8 @@ enum Found {
 /// Watches the topics of a member. Ends with it.
 pub(super) struct MadeAnew {
     found: watch::Receiver<Found>,
+    /// Held during a look. Dropping a client may take for ever on another thread than the one that closes it.
+    looking: Arc<Mutex<()>>,
     _watch: AbortOnDropHandle<()>,
 }
 
@@ -62,14 +64,21 @@ pub(super) fn ids(client: &Client, topics: &[String]) -> Ids {
 impl MadeAnew {
     /// Begins to watch topics that had these ids when the member joined.
     pub(super) fn watch(
-        client: Arc<RwLock<Arc<Client>>>,
+        client: &Arc<RwLock<Arc<Client>>>,
         topics: Vec<String>,
         known: Ids,
         owned: watch::Receiver<Assignment>,
     ) -> Self {
         let (found, seen) = watch::channel(Found::default());
-        let task = tokio::spawn(look(client, topics, known, owned, found));
-        Self { found: seen, _watch: AbortOnDropHandle::new(task) }
+        let looking = Arc::<Mutex<()>>::default();
+        let watched = Watched { client: Arc::downgrade(client), looking: Arc::clone(&looking) };
+        let task = tokio::spawn(look(watched, topics, known, owned, found));
+        Self { found: seen, looking, _watch: AbortOnDropHandle::new(task) }
+    }
+
+    /// Waits for the end of a look, and keeps others from beginning: nobody else uses the client meanwhile. Blocks.
+    pub(super) fn between_looks(&self) -> MutexGuard<'_, ()> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a topic was made anew. What was read of it must not be stored any more.
@@ -101,7 +110,7 @@ impl MadeAnew {
 }
 
 async fn look(
-    client: Arc<RwLock<Arc<Client>>>,
+    watched: Watched,
     topics: Vec<String>,
     mut known: Ids,
     owned: watch::Receiver<Assignment>,
@@ -109,9 +118,8 @@ async fn look(
 ) {
     while !topics.is_empty() {
         sleep(LOOK_EVERY).await;
-        // A client is never dropped here: that may block.
-        let (asked, names) = (Arc::clone(&client), topics.clone());
-        let Ok(now) = client::blocking(move || Ok(ids(&current(&asked), &names))).await else {
+        let names = topics.clone();
+        let Some(now) = watched.with_client(move |client| ids(client, &names)).await else {
             return;
         };
         let other = now.iter().find(|(topic, id)| known.get(*topic).is_some_and(|was| was != *id));
@@ -123,23 +131,44 @@ async fn look(
         found.send_replace(Found::Rewinding);
         let partitions = owned.borrow().of(topic);
         error!(topic, ?partitions, "a topic was made anew: it is read from its beginning");
-        let (rewound, name) = (Arc::clone(&client), topic.clone());
-        let rewind = move || Ok(begin_anew(&current(&rewound), &name, &partitions));
-        match client::blocking(rewind).await {
-            Ok(Ok(())) => {
+        let name = topic.clone();
+        let rewind = move |client: &Client| begin_anew(client, &name, &partitions);
+        match watched.with_client(rewind).await {
+            Some(Ok(())) => {
                 found.send_replace(Found::Rewound(topic.clone()));
                 return;
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 warn!(topic, error = %error, "offsets are not set to the beginning yet");
             }
-            Err(_) => return,
+            None => return,
         }
     }
 }
 
-fn current(client: &RwLock<Arc<Client>>) -> Arc<Client> {
-    Arc::clone(&client.read().unwrap_or_else(PoisonError::into_inner))
+/// The client of a member that may end at any moment.
+#[derive(Clone)]
+struct Watched {
+    client: Weak<RwLock<Arc<Client>>>,
+    looking: Arc<Mutex<()>>,
+}
+
+impl Watched {
+    /// Calls the client on a blocking thread; `None` if the member has ended.
+    async fn with_client<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Client) -> T + Send + 'static,
+    ) -> Option<T> {
+        let watched = self.clone();
+        let called = client::blocking(move || {
+            let _look = watched.looking.lock().unwrap_or_else(PoisonError::into_inner);
+            let member = watched.client.upgrade();
+            let client = member
+                .map(|member| Arc::clone(&member.read().unwrap_or_else(PoisonError::into_inner)));
+            Ok(client.map(|client| call(&client)))
+        });
+        called.await.ok().flatten()
+    }
 }
 
 fn begin_anew(client: &Client, topic: &str, partitions: &[i32]) -> KafkaResult<()> {
