@@ -14,6 +14,7 @@
 use std::{collections::BTreeMap, convert::Infallible, fmt, future, time::Duration};
 
 use devstack::{Flavor, Process, Scope};
+use testkit::Proxy;
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep},
@@ -127,6 +128,8 @@ fn is_slow(round: u64) -> bool {
 struct Campaign {
     tail: Tail,
     second: Process,
+    /// The address of the server, as the tailers know it.
+    address: Proxy,
     binlog: ServerBinlog,
     heard: Heard,
     seed: u64,
@@ -144,13 +147,16 @@ impl Campaign {
         tail.make_topics().await;
         let heard = Heard::open(&tail).await;
         let mut second = tail.platform.another_tailer("second").unwrap();
+        let url = tail.scope.endpoints.database_url.clone();
+        let address = Proxy::before(&url).await;
         for tailer in [tail.tailer(), &mut second] {
+            tailer.set_env("DATABASE_URL", &address.instead_of(&url));
             tailer.start().await.unwrap();
         }
         // A tailer that is killed before a checkpoint records the end of the snapshot reads the tables again.
         let checkpoints = async || tail.messages(&tail.names.checkpoint()).await;
         until(checkpoints, |all| all.last().is_some_and(is_of_no_snapshot)).await;
-        Self { tail, second, binlog, heard, seed, totals: Totals::default() }
+        Self { tail, second, address, binlog, heard, seed, totals: Totals::default() }
     }
 
     async fn round(&mut self, number: u64, broker: &mut Process, say: &impl Fn(String)) {
@@ -246,6 +252,7 @@ impl Campaign {
             self.tail.tailer().kill().unwrap();
             self.second.kill().unwrap();
         }
+        let mut elsewhere = None;
         match upheaval.kind {
             Kind::Reset => upheaval::reset(&self.tail, self.binlog.flavor()).await,
             Kind::Statement(statement) => {
@@ -263,6 +270,12 @@ impl Campaign {
                 self.tail.make_topics().await;
                 self.heard.begin_anew(&self.tail).await;
             }
+            Kind::AddressMoved => {
+                let flavor = self.binlog.flavor();
+                let tail = &mut self.tail;
+                let other = upheaval::lead_elsewhere(tail, &self.address, database, flavor).await;
+                elsewhere = Some(other);
+            }
         }
         if upheaval.is_under_load {
             load.await.unwrap();
@@ -274,6 +287,10 @@ impl Campaign {
         }
         self.heard.until_rows_are_published(&self.tail).await;
         self.until_saved().await;
+        if let Some(other) = elsewhere {
+            assert_eq!(self.heard.read, 0, "the history is the same, but tables were read anew");
+            upheaval::lead_back(&mut self.tail, &self.address, database, other).await;
+        }
         self.assert_running();
         *self.totals.upheavals.entry(upheaval.to_string()).or_default() += 1;
         self.totals.changes += self.binlog.count;

@@ -1,11 +1,11 @@
-//! Upheavals, which replace a server's history or stop the tailers: a reset of the binlog, a restore from a
-//! backup, a session in statement format.
+//! Upheavals, which replace a server or its history, or stop the tailers: a reset of the binlog, a restore from a
+//! backup, a session in statement format, an address that leads to another server.
 
 use std::{fmt, fs, path::PathBuf, process::Command, time::Duration};
 
-use devstack::{Flavor, Process, at_last};
+use devstack::{Flavor, OwnDatabase, Process, at_last};
 use fastrand::Rng;
-use testkit::{sql, try_sql};
+use testkit::{Proxy, sql, try_sql};
 
 use crate::{
     tail::{Tail, until_leading},
@@ -36,6 +36,10 @@ pub const CREATE_DETOURS: &str = "
         update user_coupon set version = version + 1 where id % 50 = 7; return 1; end //
     delimiter ;";
 
+/// Number of sessions to which a server sends its binlog.
+const FOLLOWED: &str =
+    "select count(*) from information_schema.processlist where command like 'Binlog Dump%'";
+
 /// Circumstances: under load, unseen.
 const CIRCUMSTANCES: [(bool, bool); 4] =
     [(false, false), (false, true), (true, false), (true, true)];
@@ -44,8 +48,9 @@ const CIRCUMSTANCES: [(bool, bool); 4] =
 const STATEMENTS_OF_DECK: u64 = 3;
 
 /// Upheavals that are dealt from one deck: resets and restores in all circumstances, runs without binlog with and without
-/// a tailer, statements, a missing file, and a topic that is made anew with and without load.
-const DECK: u64 = 4 + 4 + 2 + STATEMENTS_OF_DECK + 1 + 2;
+/// a tailer, statements, a missing file, an address that leads elsewhere, and a topic that is made anew with and without
+/// load.
+const DECK: u64 = 4 + 4 + 2 + STATEMENTS_OF_DECK + 1 + 1 + 2;
 
 /// Kind of upheaval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,9 @@ pub enum Kind {
     NoBinlog,
     /// The topic of coupons is removed and made anew.
     TopicAnew,
+    /// The server's address leads to another one with the same data, while it runs on, read-only. Then the other one's data
+    /// replaces its own, and the address leads back.
+    AddressMoved,
 }
 
 /// An upheaval and its circumstances.
@@ -75,8 +83,8 @@ pub struct Upheaval {
 }
 
 impl Upheaval {
-    /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Resets, restores and statements take
-    /// turns. Each eleven of them hold all kinds in all circumstances, whatever the seed.
+    /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Each [`DECK`] of them holds all kinds in
+    /// all circumstances, whatever the seed.
     pub fn of_campaign(seed: u64, number: u64) -> Self {
         let (deck, turn) = (number / DECK, usize::try_from(number % DECK).unwrap());
         let mut random = Rng::with_seed(seed.wrapping_add(deck));
@@ -99,6 +107,7 @@ impl Upheaval {
             quiet(Kind::FileGone, true),
             quiet(Kind::NoBinlog, true),
             quiet(Kind::NoBinlog, false),
+            quiet(Kind::AddressMoved, false),
             quiet(Kind::TopicAnew, false),
             Self { is_under_load: true, ..quiet(Kind::TopicAnew, false) },
         ];
@@ -122,6 +131,7 @@ impl fmt::Display for Upheaval {
             Kind::FileGone => "file of the binlog gone",
             Kind::NoBinlog => "run without binlog",
             Kind::TopicAnew => "topic made anew",
+            Kind::AddressMoved => "address led to another server and back",
         })?;
         f.write_str(if self.is_under_load { " under load" } else { "" })?;
         f.write_str(if self.is_unseen { " while no tailer runs" } else { "" })
@@ -198,6 +208,49 @@ pub async fn run_without_binlog(
     }
 }
 
+/// Copies a server's data and leads its address to a server with the copy, which this returns. The first one runs on,
+/// read-only.
+pub async fn lead_elsewhere(
+    tail: &mut Tail,
+    address: &Proxy,
+    server: &mut Process,
+    flavor: Flavor,
+) -> OwnDatabase {
+    let url = tail.scope.endpoints.database_url.clone();
+    let backup = Backup::of(server, &url).await;
+    let name = format!("{}-elsewhere", tail.scope.endpoints.database());
+    let settings: &[&str] = match flavor {
+        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
+        Flavor::Mysql => &["--server-id=2"],
+    };
+    let other = OwnDatabase::start_with(&name, flavor, settings, &backup.copy).await.unwrap();
+    // Otherwise the tailer would come back to the other server at once, and never have followed the one that was left.
+    let followed = async || tail.sql(FOLLOWED).trim() != "0";
+    until(followed, |followed| *followed).await;
+    tail.sql("set global read_only = 1");
+    address.lead_to(other.server.address());
+    let [from, to] = [server.address(), other.server.address()].map(|server| server.to_string());
+    tail.scope.endpoints.database_url = url.replacen(&from, &to, 1);
+    other
+}
+
+/// Leads the address back to the first server, which gets the data that the other one has by now.
+pub async fn lead_back(
+    tail: &mut Tail,
+    address: &Proxy,
+    server: &mut Process,
+    mut other: OwnDatabase,
+) {
+    let copy = PathBuf::from(tail.sql("select @@datadir").trim());
+    let [from, to] = [other.server.address(), server.address()].map(|server| server.to_string());
+    let url = tail.scope.endpoints.database_url.replacen(&from, &to, 1);
+    let data = PathBuf::from(sql(&url, "select @@datadir").trim());
+    address.lead_to(server.address());
+    other.server.stop().await.unwrap();
+    Backup { data, copy }.restore(server).await;
+    tail.scope.endpoints.database_url = url;
+}
+
 /// A copy of a server's data folder, including binlog and server identity.
 #[derive(Debug)]
 pub struct Backup {
@@ -238,7 +291,7 @@ mod tests {
         for seed in [0, 7, 2_026_112_315, u64::MAX] {
             let dealt = |number| Upheaval::of_campaign(seed, number);
             let kinds: BTreeSet<_> = (0..DECK).map(|number| dealt(number).to_string()).collect();
-            assert_eq!(kinds.len(), 15, "{kinds:?}");
+            assert_eq!(kinds.len(), 16, "{kinds:?}");
             assert!(kinds.contains("backup restored under load while no tailer runs"), "{kinds:?}");
             let of_four = (0..4).map(|number| std::mem::discriminant(&dealt(number).kind));
             assert_eq!(of_four.collect::<HashSet<_>>().len(), 4, "a short campaign has four kinds");

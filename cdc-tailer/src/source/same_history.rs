@@ -32,6 +32,7 @@ use crate::{
     source::{
         BinlogSource as _, Origin, Server,
         connection::{Connection, FIRST_EVENT, NO_SERVER_ID, Wait},
+        restarts,
         wire::AnswerRow,
     },
 };
@@ -192,10 +193,9 @@ pub(crate) fn locate(server: &Server, gtids: GtidSet) -> Result<Position, TailEr
 /// A MariaDB with another server id is a replica that took its place, or it writes other GTIDs; `continues_another`
 /// distinguishes the two.
 fn is_same_server(flavor: Flavor, one: &str, other: &str) -> bool {
-    let uuid = |identity: &str| identity.split_once('/').map(|(_, uuid)| uuid.to_owned());
     match flavor {
         Flavor::MariaDb => one == other,
-        Flavor::MySql => uuid(one).is_some() && uuid(one) == uuid(other),
+        Flavor::MySql => restarts::is_one_server(one, other),
     }
 }
 

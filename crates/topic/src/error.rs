@@ -70,9 +70,9 @@ pub enum TopicError {
         before: i64,
     },
 
-    /// The offsets of this member in the topic are those of its beginning now; they were of the one before.
+    /// The topic is another one than it was. The offsets of a member of a group are those of its beginning now.
     #[error(
-        "topic {topic} was deleted and made anew: it is read from its beginning by the next start of this process"
+        "topic {topic} was deleted and made anew: it is read from its beginning when this process opens it again"
     )]
     MadeAnew {
         /// Name including the prefix.

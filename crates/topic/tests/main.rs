@@ -624,3 +624,35 @@ async fn a_member_reads_a_topic_that_was_made_anew_from_its_beginning() {
         consumer.close().await.unwrap();
     }
 }
+
+/// It is idle at an offset that the new topic does not reach, and would skip what has come below it by then.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_follows_a_whole_topic_notices_that_it_was_made_anew_and_another_reads_it_from_its_beginning()
+ {
+    let test = Test::new("followed anew").await;
+    let topic = test.names.template();
+    let producer = test.producer().await;
+    for _ in 0..20 {
+        producer.send(&topic, Some(0), b"k", b"old", &[]).await.unwrap();
+    }
+    let mut reader = TableReader::open(&test.brokers, &topic).await.unwrap();
+    while !reader.caught_up() {
+        reader.next_batch(100).await.unwrap();
+    }
+    verify::remove(&test.brokers, &topic).await.unwrap();
+    let layout = TopicLayout { partitions: 2, replication: 1 };
+    ensure_topics(&test.brokers, &test.names, &layout).await.unwrap();
+    let producer = test.producer().await;
+    for number in 0..3 {
+        producer.send(&topic, Some(0), format!("{number}").as_bytes(), b"new", &[]).await.unwrap();
+    }
+    let error = loop {
+        if let Err(error) = reader.next_batch(100).await {
+            break error;
+        }
+    };
+    assert!(matches!(&error, TopicError::MadeAnew { topic: anew } if *anew == topic), "{error}");
+    drop(reader);
+    let reader = TableReader::open_to_end(&test.brokers, &topic).await.unwrap();
+    assert_eq!(reader.read_to_end().await.unwrap().len(), 3);
+}

@@ -2,7 +2,7 @@
 //!
 //! A topic that is deleted and made anew keeps its name, and the offsets that a member has of the old one stand for
 //! other messages of the new one, or for none yet. A member that goes on there skips what comes before. Brokers give
-//! each topic an id, so a member compares it from time to time.
+//! each topic an id, so a member compares it from time to time, and so does the reader of a whole topic.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 
 use rdkafka::{
     Offset,
-    consumer::{CommitMode, Consumer as _, StreamConsumer},
+    consumer::{CommitMode, Consumer as _, ConsumerContext, StreamConsumer},
     error::KafkaResult,
     topic_partition_list::TopicPartitionList,
 };
@@ -57,8 +57,26 @@ pub(super) struct MadeAnew {
 pub(super) type Ids = BTreeMap<String, TopicId>;
 
 /// Asks for the ids of topics.
-pub(super) fn ids(client: &Client, topics: &[String]) -> Ids {
+pub(super) fn ids<C: ConsumerContext>(client: &StreamConsumer<C>, topics: &[String]) -> Ids {
     native::topic_ids(client.client(), topics, LOOK_MAX).into_iter().collect()
+}
+
+/// Looks at a topic that had these ids when its reader was opened; resolves once it is another one.
+pub(super) async fn until_made_anew<C: ConsumerContext + 'static>(
+    client: Weak<StreamConsumer<C>>,
+    topic: String,
+    mut known: Ids,
+) -> TopicError {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let Some(client) = client.upgrade() else { continue };
+        let topics = [topic.clone()];
+        let now = client::blocking(move || Ok(ids(&client, &topics))).await.unwrap_or_default();
+        if now.iter().any(|(topic, id)| known.get(topic).is_some_and(|was| was != id)) {
+            return TopicError::MadeAnew { topic };
+        }
+        known.extend(now);
+    }
 }
 
 impl MadeAnew {

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use futures::{FutureExt, StreamExt};
+use futures::{
+    FutureExt, StreamExt,
+    future::{self, BoxFuture},
+};
 use rdkafka::{
     Offset,
     consumer::{Consumer as _, ConsumerContext, StreamConsumer},
@@ -13,7 +16,7 @@ use rdkafka::{
 use crate::{
     Message, TopicError,
     client::{self, LongLived},
-    consume::{options::FETCH_AGAIN_MS, wait_out},
+    consume::{made_anew, options::FETCH_AGAIN_MS, wait_out},
 };
 
 /// Longest time, in milliseconds, that the broker waits for new messages. A following reader sends a request at this
@@ -32,6 +35,8 @@ pub struct TableReader {
     topic: String,
     /// Partitions whose end has not been reached yet.
     behind: BTreeSet<i32>,
+    /// Resolves once the topic is another one. Never, for a reader that ends.
+    made_anew: BoxFuture<'static, TopicError>,
 }
 
 impl TableReader {
@@ -41,7 +46,16 @@ impl TableReader {
     ///
     /// Returns an error if no broker answers within 15 s, the topic is missing or the client cannot be created.
     pub async fn open(brokers: &str, topic: &str) -> Result<Self, TopicError> {
-        Self::open_with(brokers, topic, FOLLOWED_FETCH_MAX_MS).await
+        let mut reader = Self::open_with(brokers, topic, FOLLOWED_FETCH_MAX_MS).await?;
+        if let Some(inner) = &reader.inner {
+            let client = Arc::downgrade(inner);
+            let asked = Arc::clone(inner);
+            let topics = [topic.to_owned()];
+            let known = client::blocking(move || Ok(made_anew::ids(&asked, &topics))).await?;
+            let topic = topic.to_owned();
+            reader.made_anew = made_anew::until_made_anew(client, topic, known).boxed();
+        }
+        Ok(reader)
     }
 
     /// Like [`TableReader::open`], to read only what the topic holds now.
@@ -72,7 +86,7 @@ impl TableReader {
         client::blocking(move || {
             client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
             let behind = assign_all(&inner, &topic)?;
-            Ok(Self { inner: Some(inner), topic, behind })
+            Ok(Self { inner: Some(inner), topic, behind, made_anew: future::pending().boxed() })
         })
         .await
     }
@@ -88,14 +102,18 @@ impl TableReader {
     /// # Errors
     ///
     /// Returns errors that are not transient. [`TopicError::Unreadable`]: what follows in that partition cannot be read
-    /// by another reader either.
+    /// by another reader either. [`TopicError::MadeAnew`]: another reader begins at the beginning of the new topic.
     pub async fn next_batch(&mut self, max: usize) -> Result<Vec<Message>, TopicError> {
         let was_behind = !self.caught_up();
         let Some(inner) = &self.inner else { return Ok(Vec::new()) };
         let mut stream = inner.stream();
         let mut batch = Vec::new();
         while batch.is_empty() && !(was_behind && self.behind.is_empty()) {
-            let mut next = stream.next().await;
+            let mut next = tokio::select! {
+                biased;
+                next = stream.next() => next,
+                anew = &mut self.made_anew => return Err(anew),
+            };
             while let Some(received) = next {
                 match received {
                     Ok(message) => batch.push(Message::detach(&message)),

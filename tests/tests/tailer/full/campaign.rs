@@ -7,12 +7,12 @@ use crate::tailer::full::servers::start;
 
 const ROUNDS: u32 = 5;
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn tailers_killed_and_stopped_under_load_publish_exactly_what_the_server_has_committed() {
     campaign(Flavor::Mariadb, ROUNDS).await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn tailers_killed_and_stopped_under_load_publish_exactly_what_a_mysql_has_committed() {
     campaign(Flavor::Mysql, ROUNDS).await;
 }
