@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use chrono::{DateTime, Utc};
-use coupon::{Admission, ClaimId, CouponId, Epoch, TemplateId, TemplateState, UserId};
+use coupon::{Admission, ClaimId, CouponId, Epoch, LandingMode, TemplateId, TemplateState, UserId};
 use mysql_store::{
     connect,
     landing::{self, Attempt, Landing},
@@ -62,7 +62,8 @@ pub async fn per_second_by(url: &str, by: usize, now: DateTime<Utc>) -> Result<f
             let mut landed = 0_u32;
             while began.elapsed() < MEASURED {
                 let landing = landing(next.fetch_add(1, Ordering::Relaxed), now);
-                let attempt = landing::land(&mut connection, &[landing]).await?;
+                let attempt =
+                    landing::land(&mut connection, LandingMode::Direct, &[landing]).await?;
                 ensure!(attempt == Attempt::Landed, "a thin claim did not land: {attempt:?}");
                 landed += 1;
             }

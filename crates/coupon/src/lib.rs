@@ -14,7 +14,6 @@ pub mod limit;
 mod mode;
 pub mod money;
 mod queued;
-mod queued_decision;
 mod returned;
 mod scope;
 mod status;
@@ -26,7 +25,7 @@ pub use claim::{
     RequestIdError,
 };
 pub use code::UnknownCode;
-pub use decision::{ClaimRow, Decision, FoundRows, StockRow, decide};
+pub use decision::{ClaimRow, Decision, FoundRows, LandingMode, StockRow, decide};
 pub use editing::{NotEditable, TemplateField};
 pub use expiry_shard::{
     EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of, partition_of_template,
@@ -39,7 +38,6 @@ pub use id::{
 pub use job::{JobState, RowOutcome};
 pub use mode::{AcceptAfter, AcceptedClaims, ClaimMode, Open};
 pub use queued::{QueueReach, QueuedClaim, RejectReason};
-pub use queued_decision::{QueuedDecision, QueuedRows, QueuedStock, decide_queued};
 pub use returned::{Lapses, Returned, ReturnedError, ReturnedList, read_returned};
 pub use scope::{Scope, Scopes};
 pub use status::{CouponStatus, transitions::Transition};

@@ -8,6 +8,7 @@
 //! were accepted before they land, and [`queued`] lands them. [`sold_out`] refuses claims of a sold-out template
 //! without asking its gate.
 
+pub mod batch;
 pub mod claims;
 mod gate;
 pub mod ids;
@@ -19,4 +20,4 @@ pub mod sold_out;
 mod sync;
 
 pub use gate::{gates, keeper, movements, rebuild, resolver};
-pub use lander::{batch, settler};
+pub use lander::settler;

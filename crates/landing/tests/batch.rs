@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use chrono::TimeDelta;
 use coupon::{
-    Admission, Claim, CouponId, Decision, Epoch, LandedCoupon, MerchantId, Template, TemplateId,
-    TemplateState, UserId, Validity,
+    Admission, Claim, CouponId, Decision, Epoch, LandedCoupon, LandingMode, MerchantId,
+    RejectReason, Template, TemplateId, TemplateState, UserId, Validity,
 };
 use landing::{
-    batch::{Batch, Outcome, RunError},
+    batch::{DirectBatch, Job, Outcome, RunError},
     ids::Ids,
 };
 use mysql_store::{
@@ -17,6 +17,7 @@ use mysql_store::{
     stock,
     template_edit::{self, Edited},
 };
+use runtime::FailPoints;
 use sqlx::Connection;
 
 use crate::harness::{
@@ -31,6 +32,13 @@ const TERMS: i64 = 2;
 
 const CLOSED: TemplateId = TemplateId(11);
 const SHORT: TemplateId = TemplateId(12);
+
+type Tagged = (&'static str, Landing);
+
+fn batch_of(jobs: Vec<Tagged>) -> DirectBatch<&'static str> {
+    let jobs = jobs.into_iter().map(|(tag, landing)| Job::new(tag, landing));
+    Directbatch_of(jobs.collect(), FailPoints::default())
+}
 
 struct Bench {
     world: World,
@@ -62,17 +70,21 @@ impl Bench {
         self.landing(claim(UserId(user), "fresh", 1), &[1])
     }
 
+    async fn land(&self, landings: &[Landing]) -> Attempt {
+        let mut connection = self.world.connection().await;
+        store::land(&mut connection, LandingMode::Direct, landings).await.unwrap()
+    }
+
     /// Lands `landing` beforehand.
     async fn landed(&self, landing: Landing) -> Landing {
-        let attempt =
-            store::land(&mut self.world.connection().await, std::slice::from_ref(&landing)).await;
-        assert_eq!(attempt.unwrap(), Attempt::Landed);
+        let attempt = self.land(std::slice::from_ref(&landing)).await;
+        assert_eq!(attempt, Attempt::Landed);
         landing
     }
 
     /// Runs a batch to its end and returns the outcomes by tag.
-    async fn run(&self, jobs: Vec<(&'static str, Landing)>) -> BTreeMap<&'static str, Outcome> {
-        let mut batch = Batch::new(jobs);
+    async fn run(&self, jobs: Vec<Tagged>) -> BTreeMap<&'static str, Outcome> {
+        let mut batch = batch_of(jobs);
         let mut lander = connect::lander(&self.world.url).await.unwrap();
         batch.run(&mut lander, &self.ids).await.unwrap();
         batch.take_done().into_iter().collect()
@@ -139,22 +151,22 @@ async fn a_mixed_batch_decides_each_and_lands_exactly_the_fresh_ones() {
 
     let decided = BTreeMap::from([
         ("landed", Decision::Landed),
-        ("same payload", Decision::LandedElsewhere),
-        ("other payload", Decision::LandedElsewhere),
+        ("same payload", Decision::Elsewhere),
+        ("other payload", Decision::Elsewhere),
         ("fenced", Decision::Fenced),
         ("stale", Decision::StaleEpoch { now: EPOCH }),
-        ("number taken", Decision::NumberTaken),
-        ("closed", Decision::NotOpen),
+        ("number taken", Decision::NumberTaken { free: Some(vec![2]) }),
+        ("closed", Decision::NotOpen(RejectReason::Paused)),
         ("short 2", Decision::Short { left: 1 }),
         ("short 4", Decision::Short { left: 0 }),
-        ("twice again", Decision::LandedElsewhere),
-        ("same number", Decision::NumberTaken),
+        ("twice again", Decision::Elsewhere),
+        ("same number", Decision::NumberTaken { free: Some(vec![2]) }),
     ]);
     assert_eq!(outcomes.len(), jobs.len());
     for (tag, job) in jobs {
         let expected = decided
             .get(tag)
-            .map_or(Outcome::Landed(job.landed), |decision| Outcome::Decided(*decision));
+            .map_or(Outcome::Landed(job.landed), |decision| Outcome::Decided(decision.clone()));
         assert_eq!(outcomes[tag], expected, "{tag}");
     }
     // Two landed before; fresh 1 to 3, "twice" and "one number" land now.
@@ -176,7 +188,7 @@ async fn a_batch_of_older_terms_lands_whole_with_the_new_validity() {
     assert_eq!(edited.unwrap(), Edited::Done);
     let mut jobs: Vec<_> = (1..=20).map(|user| ("old", bench.fresh(user))).collect();
     jobs.push(("new", Landing { terms: TERMS + 1, ..bench.fresh(21) }));
-    let mut batch = Batch::new(jobs);
+    let mut batch = batch_of(jobs);
     let mut lander = connect::lander(&bench.world.url).await.unwrap();
     batch.run(&mut lander, &bench.ids).await.unwrap();
     for (tag, outcome) in batch.take_done() {
@@ -196,7 +208,7 @@ async fn a_batch_that_ran_before_is_found_landed_as_it_was() {
     let jobs: Vec<_> = (1..=20).map(|user| ("", bench.fresh(user))).collect();
     let mut lander = connect::lander(&bench.world.url).await.unwrap();
     for round in 0..2 {
-        let mut batch = Batch::new(jobs.clone());
+        let mut batch = batch_of(jobs.clone());
         batch.run(&mut lander, &bench.ids).await.unwrap();
         let done = batch.take_done();
         assert_eq!(done.len(), 20);
@@ -266,7 +278,7 @@ async fn a_deadlocked_batch_is_run_again_whole() {
     let id = number(&mut lander, "select connection_id()").await;
     let ids = Arc::clone(&bench.ids);
     let running = tokio::spawn(async move {
-        let mut batch = Batch::new(jobs);
+        let mut batch = batch_of(jobs);
         batch.run(&mut lander, &ids).await.unwrap();
         batch.take_done()
     });
@@ -297,7 +309,7 @@ async fn a_killed_connection_fails_the_run_and_the_next_one_finishes_it() {
     let id = number(&mut lander, "select connection_id()").await;
     let ids = Arc::clone(&bench.ids);
     let running = tokio::spawn(async move {
-        let mut batch = Batch::new(jobs);
+        let mut batch = batch_of(jobs);
         let ran = batch.run(&mut lander, &ids).await;
         (batch, ran)
     });
@@ -324,8 +336,8 @@ async fn a_run_after_a_commit_whose_answer_was_lost_finds_everything_landed() {
     let bench = Bench::new("lost answer", 1_000).await;
     let jobs: Vec<_> = (1..=5).map(|user| ("", bench.fresh(user))).collect();
     let landings: Vec<Landing> = jobs.iter().map(|(_, job)| job.clone()).collect();
-    store::land(&mut bench.world.connection().await, &landings).await.unwrap();
-    let mut batch = Batch::new(jobs);
+    bench.land(&landings).await;
+    let mut batch = batch_of(jobs);
     let mut lander = connect::lander(&bench.world.url).await.unwrap();
     batch.run(&mut lander, &bench.ids).await.unwrap();
     for (_, outcome) in batch.take_done() {
@@ -339,7 +351,7 @@ async fn two_landers_with_the_same_admissions_land_each_once() {
     let bench = Bench::new("two landers", 1_000).await;
     let jobs: Vec<_> = (1..=40).map(|user| ("", bench.fresh(user))).collect();
     let run = async |jobs| {
-        let mut batch = Batch::new(jobs);
+        let mut batch = batch_of(jobs);
         let mut lander = connect::lander(&bench.world.url).await.unwrap();
         batch.run(&mut lander, &bench.ids).await.unwrap();
         batch.take_done().len()

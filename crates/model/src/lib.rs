@@ -19,6 +19,7 @@ mod few;
 pub mod gate;
 pub mod holds;
 pub mod queued;
+mod reread;
 pub mod search;
 pub mod sold_out;
 pub mod view;

@@ -22,9 +22,7 @@ mod templates;
 #[cfg(feature = "verify")]
 pub mod verify;
 
-pub use claims::{
-    claim, claim_states, fence, landing, lease, look_up, queued_landing, search, story,
-};
+pub use claims::{claim, claim_states, fence, landing, lease, look_up, search, story};
 pub use coupons::{
     checkout, confirmation, confirmation_batch, desk, holdings, redemption, redemption_batch,
     redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use chrono::TimeDelta;
+use coupon::LandingMode;
 use futures::TryStreamExt as _;
 use mysql_store::{
     MySqlConnection, StoreError,
@@ -65,7 +66,9 @@ async fn the_silent_connection_of_a_lander_is_ended_and_frees_the_hot_row() {
 
     let mut next = connect::lander(&store.url).await.unwrap();
     let mut waits = 0;
-    while let Err(error) = mysql_store::landing::land(&mut next, &[landing("a", &[1])]).await {
+    while let Err(error) =
+        mysql_store::landing::land(&mut next, LandingMode::Direct, &[landing("a", &[1])]).await
+    {
         assert!(error.is_conflict(), "{error:?}");
         assert!(began.elapsed() < FREED_WITHIN, "still held after {:?}", began.elapsed());
         waits += 1;
@@ -208,7 +211,9 @@ async fn the_silent_transaction_of_a_pool_is_ended_and_frees_the_hot_row() {
     assert!(stock::next_epoch(&mut silent, TEMPLATE).await.unwrap().is_some());
     let began = Instant::now();
     let mut next = connect::lander(&store.url).await.unwrap();
-    while let Err(error) = mysql_store::landing::land(&mut next, &[landing("a", &[1])]).await {
+    while let Err(error) =
+        mysql_store::landing::land(&mut next, LandingMode::Direct, &[landing("a", &[1])]).await
+    {
         assert!(error.is_conflict(), "{error:?}");
         assert!(began.elapsed() < FREED_WITHIN, "still held after {:?}", began.elapsed());
     }
@@ -253,7 +258,9 @@ async fn a_connection_killed_while_it_waits_is_unavailable() {
     let mut victim = connect::lander(&store.url).await.unwrap();
     let id = id_of(&mut victim).await;
     let landing = tokio::spawn(async move {
-        mysql_store::landing::land(&mut victim, &[landing("a", &[1])]).await.unwrap_err()
+        mysql_store::landing::land(&mut victim, LandingMode::Direct, &[landing("a", &[1])])
+            .await
+            .unwrap_err()
     });
     waits_for_a_row(&mut store.connection, id).await;
     execute(&mut store.connection, &format!("kill {id}")).await;

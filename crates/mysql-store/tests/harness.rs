@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::{DateTime, Utc};
 use coupon::{
-    AcceptAfter, AcceptedClaims, Admission, Claim, ClaimId, ClaimMode, CouponId, Discount,
-    DiscountKind, Epoch, QueuedClaim, Template, TemplateId, TemplateState, UserId,
+    AcceptedClaims, Admission, Claim, ClaimId, ClaimMode, CouponId, Discount, DiscountKind, Epoch,
+    LandingMode, Template, TemplateId, TemplateState, UserId,
 };
 use devstack::TestServers;
 use mysql_store::{
     Listed, MySqlConnection, connect,
     landing::{self, Attempt, Landing},
-    queued_landing::QueuedLanding,
     template, verify,
 };
 use sqlx::Row;
@@ -81,7 +80,7 @@ impl Store {
     }
 
     pub(crate) async fn land(&mut self, landings: &[Landing]) -> Attempt {
-        landing::land(&mut self.connection, landings).await.unwrap()
+        landing::land(&mut self.connection, LandingMode::Direct, landings).await.unwrap()
     }
 
     /// Returns the stock left in the template's stock row.
@@ -217,12 +216,12 @@ pub(crate) fn landing_of(
 pub(crate) const LEFT_AFTER: i64 = 9;
 
 /// The same admission behind a queue.
-pub(crate) fn queued(landing: Landing) -> QueuedLanding {
-    let Landing { admission, merchant_id, terms, landed, .. } = landing;
-    let admitted_at = admission.claim.claimed_at;
-    let (accept_after, left_after) = (AcceptAfter::Topic, Some(LEFT_AFTER));
-    let queued = QueuedClaim { admission, accept_after, admitted_at, left_after };
-    QueuedLanding { queued, merchant_id, terms, landed }
+pub(crate) fn queued(landing: Landing) -> Landing {
+    Landing {
+        admitted_at: Some(landing.admission.claim.claimed_at),
+        left_after: Some(LEFT_AFTER),
+        ..landing
+    }
 }
 
 /// Gives the admission another id.

@@ -10,7 +10,7 @@ use super::{
     under_way::Decides,
     walk::{Stop, Walk},
 };
-use crate::{lander::batch::Outcome, metric};
+use crate::{batch::Outcome, metric};
 
 /// The gate's facts about an admission.
 pub(super) struct Admitted {
@@ -77,7 +77,7 @@ impl Walk {
         decision: Decision,
         decides: &Decides,
     ) -> Result<Next, Stop> {
-        let word = label::decision(decision);
+        let word = label::decision(&decision);
         metrics::counter!(metric::GUARD_REJECTIONS.name, "decision" => word).increment(1);
         match decision {
             Decision::Landed => {
@@ -85,7 +85,7 @@ impl Walk {
                 let landed = landed.ok_or(Stop::Unavailable(Unavailable::Store))?;
                 Ok(Next::Answer(self.landed(claim, epoch, landed)))
             }
-            Decision::LandedElsewhere | Decision::Rejected => {
+            Decision::Elsewhere | Decision::Rejected => {
                 // The key has its answer for good, so this admission can never land and needs no fence.
                 decides.forget();
                 self.release(claim, epoch).await;
@@ -104,11 +104,11 @@ impl Walk {
                 self.gates.learn(template.id, now);
                 Ok(Next::AdmitAgain)
             }
-            Decision::NumberTaken => {
+            Decision::NumberTaken { .. } => {
                 self.gates.mend(template.id, epoch).await;
                 Ok(Next::AdmitAgain)
             }
-            Decision::NotOpen => {
+            Decision::NotOpen(_) => {
                 if let Some(landed) = self.fence(claim, epoch).await? {
                     return Ok(Next::Answer(landed));
                 }

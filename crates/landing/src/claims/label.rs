@@ -3,7 +3,7 @@
 use coupon::Decision;
 use redis_gate::{Refusal, Verdict};
 
-use crate::lander::batch::Outcome;
+use crate::batch::Outcome;
 
 pub(super) fn verdict(verdict: &Verdict) -> &'static str {
     match verdict {
@@ -34,20 +34,20 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
 pub(super) fn landing(outcome: Option<&Outcome>) -> &'static str {
     match outcome {
         Some(Outcome::Landed(_)) => "landed",
-        Some(Outcome::Decided(decision)) => self::decision(*decision),
+        Some(Outcome::Decided(decision)) => self::decision(decision),
         Some(Outcome::Undecided) | None => "unknown",
     }
 }
 
-pub(super) fn decision(decision: Decision) -> &'static str {
+pub(super) fn decision(decision: &Decision) -> &'static str {
     match decision {
         Decision::Landed => "landed",
-        Decision::LandedElsewhere => "landed_elsewhere",
+        Decision::Elsewhere => "landed_elsewhere",
         Decision::Rejected => "rejected",
         Decision::Fenced => "fenced",
         Decision::StaleEpoch { .. } => "stale_epoch",
-        Decision::NumberTaken => "number_taken",
-        Decision::NotOpen => "not_open",
+        Decision::NumberTaken { .. } => "number_taken",
+        Decision::NotOpen(_) => "not_open",
         Decision::Short { .. } => "short",
         Decision::Retry => "retry",
     }

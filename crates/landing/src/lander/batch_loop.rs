@@ -6,7 +6,10 @@ use mysql_store::MySqlConnection;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::lander::{BATCH_COUPONS_MAX, Job, Link, answers, aside::Aside, pulse::Pulse};
+use crate::{
+    batch::job::BATCH_COUPONS_MAX,
+    lander::{Job, Link, answers, aside::Aside, pulse::Pulse},
+};
 
 /// Interval between pings of an idle connection; well within its `wait_timeout`.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(2);

@@ -1,9 +1,6 @@
 //! [`Landers`]: the queues before a process's landers, as claims use them.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use coupon::{Admission, Claim, LandedClaim, LandedCoupon, Template, TemplateId};
@@ -12,8 +9,9 @@ use runtime::FailPoints;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    batch::{Outcome, job::BATCH_COUPONS_MAX},
     ids::{IdError, Ids},
-    lander::{BATCH_COUPONS_MAX, Job, Lander, Link, aside, batch::Outcome, pulse::Pulse},
+    lander::{Job, Lander, Link, aside, pulse::Pulse},
 };
 
 /// Lander workers of one process. Two alternating transactions keep the disk busy (measured: 65,000 claims/s, against
@@ -68,14 +66,14 @@ impl Landers {
         admitted_at: DateTime<Utc>,
         left_after: Option<i64>,
     ) -> Result<Option<Outcome>, IdError> {
-        let held_as_of = Instant::now();
         let landed = answer_if_landed(&self.ids, template, &admission, admitted_at)?;
         let (merchant_id, terms) = (template.merchant_id, template.version);
         let admitted_at = Some(admitted_at);
         let landing = Landing { admission, merchant_id, terms, landed, admitted_at, left_after };
         let (answer, outcome) = oneshot::channel();
+        let job = Job::new(answer, landing);
         let (queue, _) = &self.queues[share_of(template.id, self.queues.len())];
-        if queue.send(Job { landing, answer, held_as_of }).await.is_err() {
+        if queue.send(job).await.is_err() {
             return Ok(None);
         }
         Ok(outcome.await.ok())

@@ -11,12 +11,9 @@ use tokio::time::timeout;
 use tracing::info;
 
 use crate::{
+    batch::{DirectBatch, RunError},
     ids::Ids,
-    lander::{
-        Job,
-        batch::{Batch, RunError},
-        delta,
-    },
+    lander::Job,
     metric,
 };
 
@@ -53,12 +50,7 @@ impl Link {
         let started = Instant::now();
         let coupons: usize = jobs.iter().map(Job::coupons).sum();
         metrics::histogram!(metric::BATCH_SIZE.name).record(coupons as f64);
-        let jobs = jobs.into_iter().map(|mut job| {
-            job.landing.landed.lands_later(delta(job.held_as_of.elapsed()));
-            (job.answer, job.landing)
-        });
-        let (jobs, mut tried) = (jobs.collect(), Instant::now());
-        let mut batch = Batch::new(jobs).with_fail_points(self.points.clone());
+        let mut batch = DirectBatch::new(jobs, self.points.clone());
         loop {
             let ran = batch.run(connection, &self.ids).await;
             for (answer, outcome) in batch.take_done() {
@@ -67,17 +59,12 @@ impl Link {
             }
             match ran {
                 Ok(()) => break,
-                Err(error) => {
-                    *connection = self.connect_after(&error).await;
-                    batch.lands_later(delta(tried.elapsed()));
-                    tried = Instant::now();
-                }
+                Err(error) => *connection = self.connect_after(&error).await,
             }
         }
         self.worked();
         metrics::histogram!(metric::BATCH_SECONDS.name).record(started.elapsed().as_secs_f64());
-        let aside = batch.take_aside().into_iter();
-        aside.map(|(answer, landing)| Job { landing, answer, held_as_of: tried }).collect()
+        batch.take_aside()
     }
 
     /// Connects again after a run that failed, however long it takes.

@@ -1,6 +1,6 @@
 //! How a queued claim ends.
 
-use coupon::{Numbers, QueuedDecision, RejectReason};
+use coupon::{Decision, Numbers, RejectReason};
 
 /// The end of a queued claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,24 +89,24 @@ impl Next {
     }
 }
 
-impl From<QueuedDecision> for Next {
+impl From<Decision> for Next {
     /// One arm for each row of the table "After a rollback of a queued claim" in docs/failures.md.
-    fn from(decision: QueuedDecision) -> Self {
+    fn from(decision: Decision) -> Self {
         match decision {
-            QueuedDecision::Landed => Self::End(QueuedEnd::LandedBefore),
-            QueuedDecision::Rejected => Self::End(QueuedEnd::RejectedBefore),
-            QueuedDecision::Elsewhere => Self::Later(Ending::Fence),
-            QueuedDecision::Fenced => Self::End(QueuedEnd::Fenced),
-            QueuedDecision::TooLate { .. } => Self::End(QueuedEnd::TooLate),
-            QueuedDecision::NumberTaken { free: Some(free) } => Self::AgainWith(free),
-            QueuedDecision::NumberTaken { free: None } => {
+            Decision::Landed => Self::End(QueuedEnd::LandedBefore),
+            Decision::Rejected => Self::End(QueuedEnd::RejectedBefore),
+            Decision::Elsewhere => Self::Later(Ending::Fence),
+            Decision::Fenced => Self::End(QueuedEnd::Fenced),
+            Decision::StaleEpoch { .. } => Self::End(QueuedEnd::TooLate),
+            Decision::NumberTaken { free: Some(free) } => Self::AgainWith(free),
+            Decision::NumberTaken { free: None } => {
                 Self::Later(Ending::Reject(RejectReason::LimitReached))
             }
-            QueuedDecision::NotOpen(reason) => Self::Later(Ending::Reject(reason)),
-            QueuedDecision::Short { left } => {
+            Decision::NotOpen(reason) => Self::Later(Ending::Reject(reason)),
+            Decision::Short { left } => {
                 Self::Later(Ending::Reject(RejectReason::of_short_stock(left)))
             }
-            QueuedDecision::Retry => Self::Again,
+            Decision::Retry => Self::Again,
         }
     }
 }

@@ -5,17 +5,16 @@ use chrono::{DateTime, Utc};
 use coupon::RejectReason;
 use mysql_store::{
     MySqlConnection, StoreError,
-    queued_landing::{self, QueuedLanding, RejectOutcome},
+    landing::{self, Landing, RejectOutcome},
 };
 use tokio::time::{sleep, timeout};
 use tracing::error;
 
 use crate::{
-    lander::batch::{CONFLICT_PAUSE, RunError, SILENCE_MAX},
+    batch::{CONFLICT_PAUSE, Mode, RunError, SILENCE_MAX},
     queued::{
-        batch::{QueuedBatch, count_retry},
+        batch::{Queued, QueuedBatch, QueuedJob},
         end::{Ending, Next, QueuedEnd},
-        group::QueuedJob,
     },
 };
 
@@ -33,29 +32,29 @@ impl QueuedBatch {
     ) -> Result<(), RunError> {
         self.points.reach("queued.before_end").await?;
         let (landings, reasons) = self.next_rejections();
-        if self.singly > 0 || landings.len() < 2 {
+        if self.mode.singly > 0 || landings.len() < 2 {
             return self.end_first(connection, now).await;
         }
-        let rejecting = queued_landing::reject_all(connection, &landings, &reasons, now);
+        let rejecting = landing::reject_all(connection, &landings, &reasons, now);
         let rejected = timeout(SILENCE_MAX, rejecting).await.inspect_err(|_| {
             // Fewer at a time, as for landings: the same transaction would take as long every time.
-            self.rejected_max = (landings.len() / 2).max(1);
+            self.mode.rejected_max = (landings.len() / 2).max(1);
         });
         match rejected? {
             Ok(Some(outcomes)) => {
                 for (outcome, reason) in outcomes.into_iter().zip(reasons) {
-                    let Some((job, _)) = self.endings.pop_front() else { break };
+                    let Some((job, _)) = self.mode.endings.pop_front() else { break };
                     self.follow(job, next(outcome, reason));
                 }
             }
-            Ok(None) => self.singly = landings.len(),
+            Ok(None) => self.mode.singly = landings.len(),
             Err(error) if error.is_conflict() => {
-                count_retry("conflict");
+                Queued::count_retry("conflict");
                 sleep(CONFLICT_PAUSE).await;
             }
             // Tried alone, only the claim at fault is not rejected.
             Err(error) if error.is_of_row() || error.is_unreadable() => {
-                self.singly = landings.len();
+                self.mode.singly = landings.len();
             }
             Err(error) => return Err(error.into()),
         }
@@ -63,12 +62,12 @@ impl QueuedBatch {
     }
 
     /// Returns the rejections at the front.
-    fn next_rejections(&self) -> (Vec<QueuedLanding>, Vec<RejectReason>) {
+    fn next_rejections(&self) -> (Vec<Landing>, Vec<RejectReason>) {
         let rejection = |(job, ending): &(QueuedJob, Ending)| match ending {
             Ending::Reject(reason) => Some((job.landing.clone(), *reason)),
             Ending::Fence => None,
         };
-        self.endings.iter().map_while(rejection).take(self.rejected_max).unzip()
+        self.mode.endings.iter().map_while(rejection).take(self.mode.rejected_max).unzip()
     }
 
     async fn end_first(
@@ -76,12 +75,12 @@ impl QueuedBatch {
         connection: &mut MySqlConnection,
         now: DateTime<Utc>,
     ) -> Result<(), RunError> {
-        let Some((job, ending)) = self.endings.front() else { return Ok(()) };
+        let Some((job, ending)) = self.mode.endings.front() else { return Ok(()) };
         let (id, ending) = (job.landing.landed.id, *ending);
         let next = match timeout(SILENCE_MAX, write(connection, &job.landing, ending, now)).await? {
             Ok(next) => next,
             Err(error) if error.is_conflict() => {
-                count_retry("conflict");
+                Queued::count_retry("conflict");
                 sleep(CONFLICT_PAUSE).await;
                 Next::Later(ending)
             }
@@ -92,13 +91,13 @@ impl QueuedBatch {
             {
                 let error = runtime::report(&error);
                 error!(claim.id = %id, error, "MySQL takes neither a queued claim nor its rejection");
-                count_retry("error");
+                Queued::count_retry("error");
                 Next::End(QueuedEnd::Unlandable)
             }
             Err(error) => return Err(error.into()),
         };
-        self.singly = self.singly.saturating_sub(1);
-        if let Some((job, _)) = self.endings.pop_front() {
+        self.mode.singly = self.mode.singly.saturating_sub(1);
+        if let Some((job, _)) = self.mode.endings.pop_front() {
             self.follow(job, next);
         }
         Ok(())
@@ -108,17 +107,17 @@ impl QueuedBatch {
 /// Writes the rejected row or the fence, and returns what follows for the claim.
 async fn write(
     connection: &mut MySqlConnection,
-    landing: &QueuedLanding,
+    landing: &Landing,
     ending: Ending,
     now: DateTime<Utc>,
 ) -> Result<Next, StoreError> {
     match ending {
         Ending::Reject(reason) => {
-            let outcome = queued_landing::reject(connection, landing, reason, now).await?;
+            let outcome = landing::reject(connection, landing, reason, now).await?;
             Ok(next(outcome, reason))
         }
         Ending::Fence => {
-            let stands = queued_landing::fence_elsewhere(connection, landing, now).await?;
+            let stands = landing::fence_elsewhere(connection, landing, now).await?;
             Ok(Next::End(if stands { QueuedEnd::Elsewhere } else { QueuedEnd::TooLate }))
         }
     }

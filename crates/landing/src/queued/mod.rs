@@ -1,19 +1,17 @@
 //! Lands the queued claims of one partition of the topic, in order. It needs MySQL, but no gate.
 //!
 //! Read in this order: [`QueuedLander`] lands a batch, however long MySQL is away, and says how each claim ended
-//! ([`QueuedEnd`]). `batch` tries and decides, `group` is one transaction, `ahead` decides its claims together,
-//! `endings` writes rejections and fences, `templates` caches the facts of templates that a claim's rows need.
-//! [`GateReports`] reports the ends to the gates.
+//! ([`QueuedEnd`]). `batch` says what differs from direct claims in the engine that tries and decides
+//! ([`crate::batch`]), `endings` writes rejections and fences, `templates` caches the facts of templates that a claim's
+//! rows need. [`GateReports`] reports the ends to the gates.
 //!
 //! Each report is made once, and no landing waits for it. If it does not reach its gate, the resolver settles the
 //! claim.
 
-mod ahead;
 mod batch;
 mod end;
 mod endings;
 mod gate_reports;
-mod group;
 pub mod metric;
 mod templates;
 
@@ -25,21 +23,23 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use coupon::{QueuedClaim, RejectReason};
-use mysql_store::{MySqlConnection, queued_landing::QueuedLanding};
+use mysql_store::{MySqlConnection, landing::Landing};
 use runtime::FailPoints;
 use tokio::time::timeout;
 
-use self::{batch::QueuedBatch, end::Ending, group::QueuedJob, templates::Templates};
+use self::{
+    batch::{QueuedBatch, QueuedJob},
+    end::Ending,
+    templates::Templates,
+};
 pub use self::{
     end::QueuedEnd,
     gate_reports::{GateReports, Reporter},
 };
 use crate::{
+    batch::{RunError, SILENCE_MAX},
     ids::Ids,
-    lander::{
-        self, Link, answer_if_landed, answer_without_hold,
-        batch::{RunError, SILENCE_MAX},
-    },
+    lander::{self, Link, answer_if_landed, answer_without_hold},
 };
 
 /// Interval at which [`QueuedLander::ping`] keeps an idle connection alive.
@@ -61,7 +61,7 @@ pub struct QueuedLander {
 
 impl QueuedLander {
     /// Connects, however long MySQL is away. The fail points are `queued.before_begin`, those of
-    /// `queued_landing::land_by_way_of`, `queued.after_commit`, `queued.locked` (after a wait for a lock),
+    /// `mysql_store::landing::land_by_way_of`, `queued.after_commit`, `queued.locked` (after a wait for a lock),
     /// `queued.before_reread` and `queued.before_end` (before rejections or a fence).
     pub async fn connect(
         database_url: &str,
@@ -91,7 +91,7 @@ impl QueuedLander {
             }
         };
         loop {
-            let ran = batch.run(&mut self.connection, &self.ids, &self.now).await;
+            let ran = batch.run_to_ends(&mut self.connection, &self.ids, &self.now).await;
             for (index, end) in batch.take_done() {
                 ends[index] = end;
                 metrics::counter!(metric::CLAIMS.name, "outcome" => end.label()).increment(1);
@@ -145,8 +145,14 @@ impl QueuedLander {
             } else {
                 answer_without_hold(template, &admission.claim, Vec::new())
             };
-            let (merchant_id, terms) = (template.merchant_id, template.version);
-            let landing = QueuedLanding { queued: queued.clone(), merchant_id, terms, landed };
+            let landing = Landing {
+                admission: admission.clone(),
+                merchant_id: template.merchant_id,
+                terms: template.version,
+                landed,
+                admitted_at: Some(queued.admitted_at),
+                left_after: queued.left_after,
+            };
             let job = QueuedJob::new(index, landing);
             if is_plausible && admission.has_numbers_of(template.per_user_limit) {
                 jobs.push(job);
@@ -164,7 +170,7 @@ impl QueuedLander {
         // A repetition of a key publishes its claim again, without `left_after`. Such a claim has usually landed by
         // now, and would roll back the others of its transaction.
         let (repeated, jobs) =
-            jobs.into_iter().partition(|job: &QueuedJob| job.landing.queued.left_after.is_none());
+            jobs.into_iter().partition(|job: &QueuedJob| job.landing.left_after.is_none());
         batch.add(repeated);
         batch.add(jobs);
         Ok(batch)

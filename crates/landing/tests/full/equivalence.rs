@@ -5,7 +5,7 @@ use std::sync::Arc;
 use coupon::{Admission, ClaimId, Decision, Epoch, MerchantId, TemplateId, TemplateState, UserId};
 use fastrand::Rng;
 use landing::{
-    batch::{Batch, Outcome},
+    batch::{DirectBatch, Job, Outcome},
     ids::Ids,
 };
 use mysql_store::{connect, fence, landing::Landing, stock};
@@ -156,8 +156,8 @@ impl Side<'_> {
         if interrupted {
             points.fail("landing.after_commit");
         }
-        let mut batch =
-            Batch::new(landings.into_iter().enumerate().collect()).with_fail_points(points);
+        let jobs = landings.into_iter().enumerate().map(|(at, landing)| Job::new(at, landing));
+        let mut batch = DirectBatch::new(jobs.collect(), points);
         let mut lander = connect::lander(&self.world.url).await.unwrap();
         while let Err(error) = batch.run(&mut lander, self.ids).await {
             assert!(interrupted, "{error:?}");
@@ -169,6 +169,8 @@ impl Side<'_> {
             .map(|(_, outcome)| match outcome {
                 // Landed now, or by the interrupted run.
                 Outcome::Landed(_) | Outcome::Decided(Decision::Landed) => "Landed".to_owned(),
+                // Which numbers are free by then is of no use to a direct claim.
+                Outcome::Decided(Decision::NumberTaken { .. }) => "NumberTaken".to_owned(),
                 other => format!("{other:?}"),
             })
             .collect()

@@ -1,6 +1,6 @@
 //! MySQL: each method is one transaction or statement.
 
-use coupon::{Epoch, PayloadHash, StockRow, TemplateState};
+use coupon::TemplateState;
 
 use super::bounds::{ATTEMPTS_MAX, Attempt, KEYS_MAX, MOVEMENTS_MAX};
 use crate::{Bug, gate::Numbers};
@@ -206,20 +206,9 @@ impl Truth {
         (seq + 1..=self.movement).map(move |seq| (seq, deltas[usize::from(seq) - 1]))
     }
 
-    /// Returns the stock row for the reread.
-    pub(super) fn stock_row(&self) -> StockRow {
-        let epoch = Epoch(self.epoch.into());
-        StockRow { epoch, open: self.is_open(), stock: self.stock.into() }
-    }
-
     /// Returns whether an admission is fenced.
     pub(super) fn is_fenced(&self, claims: Claims<'_>, id: u8) -> bool {
         let on_key = self.fences_on_keys[usize::from(claims.of(id).key)];
         self.claims[usize::from(id)] == Row::Void || on_key == id + 1
     }
-}
-
-/// A stand-in that differs for each quantity; the real hash would take most of the search's time.
-pub(super) fn payload_hash(quantity: u8) -> PayloadHash {
-    PayloadHash([quantity; 16])
 }

@@ -1,19 +1,16 @@
 //! One claim from the gate to its answer: the walk and the lander of `landing`.
 
-use chrono::DateTime;
-use coupon::{
-    Admission, ClaimId, ClaimRow, ClaimState, Decision, Epoch, FoundRows, RequestId, StockRow,
-    TemplateId, TemplateState, UserId, decide,
-};
+use coupon::{Decision, TemplateState};
 
 use super::{
     LateKind, NOW, Next, Promise, Protocol, State, Step, Who,
     state::{At, Ending, Packet, Seen, Walk},
-    truth::{Fence, Landing, payload_hash},
+    truth::{Fence, Landing},
 };
 use crate::{
     Bug,
     gate::{RequestState, Verdict},
+    reread::{Reread, Stock, decide_direct},
 };
 
 /// Most admissions of one claim; the constant of `landing`.
@@ -187,12 +184,10 @@ impl Protocol {
     }
 
     fn read_stock(&self, state: &mut State, id: u8) {
-        let StockRow { epoch, open, stock } = state.truth.stock_row();
         let seen = &mut state.walks[usize::from(id)].seen;
-        // Both fit, since they were converted from small numbers.
-        seen.epoch = u8::try_from(epoch.0).unwrap_or(u8::MAX);
-        seen.open = open;
-        seen.stock = i16::try_from(stock).unwrap_or(i16::MAX);
+        seen.epoch = state.truth.epoch;
+        seen.open = state.truth.is_open();
+        seen.stock = state.truth.stock;
     }
 
     fn read_numbers(&self, state: &mut State, id: u8) {
@@ -213,31 +208,17 @@ impl Protocol {
     }
 
     fn decide(&self, id: u8, epoch: u8, seen: Seen) -> Decision {
-        let found = FoundRows {
-            by_key: seen
-                .landed
-                .checked_sub(1)
-                .map(|id| ClaimRow { id: ClaimId(id.into()), state: ClaimState::Landed }),
+        let attempt = self.attempt(id);
+        decide_direct(Reread {
+            id,
+            user: attempt.user,
+            quantity: attempt.quantity,
+            epoch,
+            landed: seen.landed.checked_sub(1),
             fenced: seen.fenced,
             number_taken: seen.number_taken,
-            stock: Some(StockRow {
-                epoch: Epoch(seen.epoch.into()),
-                open: seen.open,
-                stock: seen.stock.into(),
-            }),
-        };
-        let attempt = self.attempt(id);
-        let claim = coupon::Claim {
-            id: ClaimId(id.into()),
-            template_id: TemplateId(1),
-            user_id: UserId(attempt.user.into()),
-            request_id: RequestId::absent(),
-            payload_hash: payload_hash(attempt.quantity),
-            quantity: attempt.quantity.into(),
-            claimed_at: DateTime::UNIX_EPOCH,
-            trace_parent: None,
-        };
-        decide(&Admission { claim, epoch: Epoch(epoch.into()), numbers: Vec::new() }, &found)
+            stock: Stock { epoch: seen.epoch, open: seen.open, left: seen.stock },
+        })
     }
 
     /// One arm for each row of the decision table.
@@ -250,7 +231,7 @@ impl Protocol {
                 "decides: landed earlier, 201"
             }
             // Nothing is queued here, so nothing is rejected: see `queued`.
-            Decision::LandedElsewhere | Decision::Rejected => {
+            Decision::Elsewhere | Decision::Rejected => {
                 after = after.with_walk(id, At::Release(Ending::Other));
                 "decides: landed under another admission"
             }
@@ -263,12 +244,12 @@ impl Protocol {
                 after.admit_again(id, now);
                 "decides: the epoch differs"
             }
-            Decision::NumberTaken => {
+            Decision::NumberTaken { .. } => {
                 after.wrong = after.wrong.max(epoch);
                 after.admit_again(id, 0);
                 "decides: a number is taken; the gate is wrong"
             }
-            Decision::NotOpen => {
+            Decision::NotOpen(_) => {
                 self.refuse_behind_fence(&mut after, id);
                 "decides: not open"
             }

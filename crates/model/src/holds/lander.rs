@@ -1,10 +1,6 @@
 //! The landing of one claim, and the decision after a rollback.
 
-use chrono::DateTime;
-use coupon::{
-    Admission, ClaimId, ClaimRow, ClaimState, Decision, Epoch, FoundRows, PayloadHash, RequestId,
-    StockRow, TemplateId, UserId, decide,
-};
+use coupon::Decision;
 
 use super::{
     LateKind, Next, Promise, Protocol, State,
@@ -12,6 +8,7 @@ use super::{
     truth::{Landing, Row},
     walk::claim,
 };
+use crate::reread::{Reread, Stock, decide_direct};
 
 impl Protocol {
     /// A landing waits for the stock row while a transaction that is in the binlog, and not visible yet, locks it.
@@ -52,7 +49,9 @@ impl Protocol {
 
     pub(super) fn reread(&self, state: &State, id: u8, own_reason: bool, next: &mut Next) {
         let decision = match self.decide(state, id) {
-            Decision::NumberTaken if !self.believes_number_taken(own_reason) => Decision::Retry,
+            Decision::NumberTaken { .. } if !self.believes_number_taken(own_reason) => {
+                Decision::Retry
+            }
             decision => decision,
         };
         let epoch = state.walks[usize::from(id)].epoch;
@@ -63,7 +62,7 @@ impl Protocol {
                 "decides: landed earlier, 201"
             }
             // Nothing is queued here, so nothing is rejected.
-            Decision::LandedElsewhere | Decision::Rejected => {
+            Decision::Elsewhere | Decision::Rejected => {
                 after = after.with_walk(id, At::Release(Ending::Other));
                 "decides: landed under another admission"
             }
@@ -75,12 +74,12 @@ impl Protocol {
                 after.admit_again(id);
                 "decides: the epoch differs"
             }
-            Decision::NumberTaken => {
+            Decision::NumberTaken { .. } => {
                 self.report_wrong(&mut after, epoch);
                 after.admit_again(id);
                 "decides: a number is taken; the gate is wrong"
             }
-            Decision::NotOpen | Decision::Short { .. } => {
+            Decision::NotOpen(_) | Decision::Short { .. } => {
                 after = after.with_walk(id, At::Fence(Ending::Refused));
                 "decides: stock short"
             }
@@ -99,26 +98,15 @@ impl Protocol {
         let (attempt, walk) = (self.attempt(id), state.walks[usize::from(id)]);
         let taken = truth.unique_numbers(self.claims(), attempt.user, self.bounds.bug);
         let landed = truth.landed_under(self.claims(), attempt.key);
-        let found = FoundRows {
-            by_key: landed.map(|id| ClaimRow { id: ClaimId(id.into()), state: ClaimState::Landed }),
+        decide_direct(Reread {
+            id,
+            user: attempt.user,
+            quantity: attempt.quantity,
+            epoch: walk.epoch,
+            landed,
             fenced: truth.claims[usize::from(id)] == Row::Void,
             number_taken: taken.meets(walk.numbers),
-            stock: Some(StockRow {
-                epoch: Epoch(truth.epoch.into()),
-                open: true,
-                stock: truth.stock.into(),
-            }),
-        };
-        let claim = coupon::Claim {
-            id: ClaimId(id.into()),
-            template_id: TemplateId(1),
-            user_id: UserId(attempt.user.into()),
-            request_id: RequestId::absent(),
-            payload_hash: PayloadHash([attempt.quantity; 16]),
-            quantity: attempt.quantity.into(),
-            claimed_at: DateTime::UNIX_EPOCH,
-            trace_parent: None,
-        };
-        decide(&Admission { claim, epoch: Epoch(walk.epoch.into()), numbers: Vec::new() }, &found)
+            stock: Stock { epoch: truth.epoch, open: true, left: truth.stock },
+        })
     }
 }

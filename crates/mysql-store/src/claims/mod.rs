@@ -6,6 +6,5 @@ pub mod fence;
 pub mod landing;
 pub mod lease;
 pub mod look_up;
-pub mod queued_landing;
 pub mod search;
 pub mod story;

@@ -1,6 +1,6 @@
 //! The fence: either it exists, or the admission has landed; never neither.
 
-use coupon::{ClaimId, ClaimState, TemplateId};
+use coupon::{ClaimId, ClaimState, LandingMode, TemplateId};
 use mysql_store::{
     claim, claim_states,
     fence::{self, Fence},
@@ -92,7 +92,7 @@ async fn of_many_fences_and_one_landing_exactly_one_kind_wins() {
         let (mut one, mut other) = (store.another().await, store.another().await);
         let (mut lander, landings) = (store.another().await, [landing]);
         let (attempt, one, other) = tokio::join!(
-            mysql_store::landing::land(&mut lander, &landings),
+            mysql_store::landing::land(&mut lander, LandingMode::Direct, &landings),
             fence::place(&mut one, TEMPLATE, USER, id, now()),
             fence::place(&mut other, TEMPLATE, USER, id, now()),
         );

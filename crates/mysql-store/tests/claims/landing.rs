@@ -1,12 +1,13 @@
 //! The landing transaction: everything lands, or nothing does and the reason is returned.
 
 use coupon::{
-    ClaimId, CouponId, Epoch, RequestId, TemplateId, TemplateState, UserId, expiry_shard,
+    ClaimId, CouponId, Epoch, LandingMode, RequestId, TemplateId, TemplateState, UserId,
+    expiry_shard,
 };
 use mysql_store::{
     MySqlConnection, claim, connect, fence,
     landing::{self, Attempt, Landing},
-    queued_landing, template, user_coupon,
+    template, user_coupon,
 };
 use sqlx::{AssertSqlSafe, Row};
 
@@ -228,11 +229,13 @@ async fn a_connection_can_land_on_after_an_attempt_that_failed_midway() {
     let mut store = Store::with_template("after an error", 10).await;
     let mut unfit = landing("a", &[1]);
     unfit.admission.claim.trace_parent = Some("x".repeat(56));
-    let error = landing::land(&mut store.connection, &[unfit]).await.unwrap_err();
+    let error =
+        landing::land(&mut store.connection, LandingMode::Direct, &[unfit]).await.unwrap_err();
     assert!(!error.is_conflict() && !error.is_unavailable() && error.duplicate_key().is_none());
     // They run on the same connection and, at the same time, on another one.
     let mut other = connect::lander(&store.url).await.unwrap();
-    let attempt = landing::land(&mut other, &[landing("a", &[1])]).await.unwrap();
+    let attempt =
+        landing::land(&mut other, LandingMode::Direct, &[landing("a", &[1])]).await.unwrap();
     assert_eq!(attempt, Attempt::Landed);
     assert_eq!(store.land(&[landing("b", &[2])]).await, Attempt::Landed);
     assert_eq!((store.left(TEMPLATE).await, store.counts().await), (8, (2, 2)));
@@ -245,10 +248,11 @@ async fn the_guard_join_reads_the_demands_first_and_the_stock_by_its_key() {
         store.publish(TemplateId(id), 10).await;
     }
     execute(&mut store.connection, "analyze table template_stock").await;
-    let joins: [fn(usize) -> String; 2] = [landing::guard_join, queued_landing::guard_join];
-    for (join, count) in joins.into_iter().flat_map(|join| [(join, 2), (join, 16)]) {
+    let modes = [LandingMode::Direct, LandingMode::Queued];
+    for (mode, count) in modes.into_iter().flat_map(|mode| [(mode, 2), (mode, 16)]) {
         // MySQL's own default is a tree.
-        let sql = format!("explain format=traditional {}", join(count));
+        let join = landing::guard_join(mode, count);
+        let sql = format!("explain format=traditional {join}");
         let mut explain = sqlx::query(AssertSqlSafe(sql));
         for id in 1..=count as i64 {
             explain = explain.bind(id).bind(EPOCH.0).bind(1_i64).bind(1_i64);

@@ -3,14 +3,13 @@
 use std::slice;
 
 use coupon::{
-    ClaimId, ClaimState, Decision, Epoch, QueuedDecision, RejectReason, RequestId, UserId, decide,
+    ClaimId, ClaimState, Decision, Epoch, LandingMode, RejectReason, RequestId, UserId, decide,
 };
 use mysql_store::{
     claim,
     fence::{self, Fence},
-    landing::{self, Attempt},
+    landing::{self, Attempt, Landing, RejectOutcome},
     look_up::{self, ClaimFate, StoredAnswer},
-    queued_landing::{self, QueuedAttempt, QueuedLanding, RejectOutcome},
 };
 use sqlx::Connection;
 
@@ -20,15 +19,15 @@ use crate::harness::{
     waits_for_a_row,
 };
 
-async fn reject(store: &mut Store, landing: &QueuedLanding, reason: RejectReason) -> RejectOutcome {
-    queued_landing::reject(&mut store.connection, landing, reason, now()).await.unwrap()
+async fn reject(store: &mut Store, landing: &Landing, reason: RejectReason) -> RejectOutcome {
+    landing::reject(&mut store.connection, landing, reason, now()).await.unwrap()
 }
 
 async fn state_of(store: &mut Store, id: ClaimId) -> Option<ClaimState> {
     claim::state_of(&mut store.connection, id).await.unwrap()
 }
 
-fn otherwise(decision: QueuedDecision) -> RejectOutcome {
+fn otherwise(decision: Decision) -> RejectOutcome {
     RejectOutcome::Otherwise(decision)
 }
 
@@ -41,7 +40,7 @@ async fn a_rejection_is_written_once_and_is_final_for_its_key_through_both_doors
     assert_eq!(reject(&mut store, &short, reason).await, RejectOutcome::Written);
     assert_eq!((store.left(TEMPLATE).await, store.counts().await), (1, (1, 0)));
     let again = reject(&mut store, &short, reason).await;
-    assert_eq!(again, otherwise(QueuedDecision::Rejected));
+    assert_eq!(again, otherwise(Decision::Rejected));
     let known = format!(
         "select count(*) from claim where quantity = 2 and admitted_at is not null \
          and left_after = {LEFT_AFTER}"
@@ -52,10 +51,10 @@ async fn a_rejection_is_written_once_and_is_final_for_its_key_through_both_doors
     let other = landing("a", &[1]);
     assert_eq!(store.land(slice::from_ref(&other)).await, Attempt::ClaimTaken);
     let asked = [direct, other.clone()];
-    let found = landing::reread(&mut store.connection, &asked).await.unwrap();
-    assert_eq!(decide(&asked[0].admission, &found[0]), Decision::Rejected);
-    assert_eq!(decide(&asked[1].admission, &found[1]), Decision::LandedElsewhere);
-    assert_eq!(decisions(&mut store, &[queued(other)]).await, [QueuedDecision::Elsewhere]);
+    let found = landing::reread(&mut store.connection, LandingMode::Direct, &asked).await.unwrap();
+    assert_eq!(decide(LandingMode::Direct, &asked[0].admission, &found[0]), Decision::Rejected);
+    assert_eq!(decide(LandingMode::Direct, &asked[1].admission, &found[1]), Decision::Elsewhere);
+    assert_eq!(decisions(&mut store, &[queued(other)]).await, [Decision::Elsewhere]);
 }
 
 #[tokio::test]
@@ -69,7 +68,7 @@ async fn every_look_shows_a_rejection_and_its_reason() {
     let fate = look_up::claim_fate(connection, id).await.unwrap();
     let (template_id, user_id, at) = (TEMPLATE, USER, now());
     assert_eq!(fate, Some(ClaimFate::Rejected { id, template_id, user_id, reason, at }));
-    let request = &sold_out.queued.admission.claim.request_id;
+    let request = &sold_out.admission.claim.request_id;
     let stored = look_up::by_key(connection, TEMPLATE, USER, request).await.unwrap();
     let payload_hash = sold_out.landed.payload_hash;
     assert_eq!(stored, Some(StoredAnswer::Rejected { id, reason, payload_hash }));
@@ -102,16 +101,16 @@ async fn nothing_is_rejected_for_what_is_not_so_under_the_lock() {
     let mut store = Store::with_queue("rejected no more", 1).await;
     let short = queued(landing("a", &[1, 2]));
     let refused = reject(&mut store, &short, RejectReason::SoldOut).await;
-    assert_eq!(refused, otherwise(QueuedDecision::Short { left: 1 }), "one is left");
+    assert_eq!(refused, otherwise(Decision::Short { left: 1 }), "one is left");
     let refused = reject(&mut store, &short, RejectReason::Paused).await;
-    assert_eq!(refused, otherwise(QueuedDecision::Short { left: 1 }));
+    assert_eq!(refused, otherwise(Decision::Short { left: 1 }));
     execute(&mut store.connection, "update template_stock set stock = 2, total = 2").await;
     let refused = reject(&mut store, &short, RejectReason::InsufficientStock).await;
-    assert_eq!(refused, otherwise(QueuedDecision::Retry), "a top-up came between");
+    assert_eq!(refused, otherwise(Decision::Retry), "a top-up came between");
     let id = short.landed.id;
     fence::place(&mut store.connection, TEMPLATE, USER, id, now()).await.unwrap();
     let refused = reject(&mut store, &short, RejectReason::Failed).await;
-    assert_eq!(refused, otherwise(QueuedDecision::Fenced));
+    assert_eq!(refused, otherwise(Decision::Fenced));
     assert_eq!(store.counts().await, (1, 0), "the fence");
 }
 
@@ -119,15 +118,16 @@ async fn nothing_is_rejected_for_what_is_not_so_under_the_lock() {
 async fn a_claim_fails_only_while_it_has_no_row_and_its_epoch_lasts() {
     let mut store = Store::with_queue("rejected failed", 10).await;
     let landed = queued(landing("a", &[1]));
-    let attempt = queued_landing::land(&mut store.connection, slice::from_ref(&landed)).await;
-    assert_eq!(attempt.unwrap(), QueuedAttempt::Landed);
+    let attempt =
+        landing::land(&mut store.connection, LandingMode::Queued, slice::from_ref(&landed)).await;
+    assert_eq!(attempt.unwrap(), Attempt::Landed);
     let failed = RejectReason::Failed;
-    assert_eq!(reject(&mut store, &landed, failed).await, otherwise(QueuedDecision::Landed));
+    assert_eq!(reject(&mut store, &landed, failed).await, otherwise(Decision::Landed));
     let poison = queued(landing("b", &[2]));
     assert_eq!(reject(&mut store, &poison, failed).await, RejectOutcome::Written);
     execute(&mut store.connection, "update template_stock set queued_epoch = 2").await;
     let late = queued(landing("c", &[3]));
-    let too_late = QueuedDecision::TooLate { now: Epoch(2) };
+    let too_late = Decision::StaleEpoch { now: Epoch(2) };
     assert_eq!(reject(&mut store, &late, failed).await, otherwise(too_late));
     assert_eq!(state_of(&mut store, late.landed.id).await, None);
 }
@@ -142,11 +142,11 @@ async fn a_rejection_waits_for_a_rebuild_and_is_then_too_late() {
     execute(&mut rebuild, "update template_stock set epoch = 2, queued_epoch = 2").await;
     let rejecting = tokio::spawn(async move {
         let reason = RejectReason::InsufficientStock;
-        queued_landing::reject(&mut lander, &short, reason, now()).await.unwrap()
+        landing::reject(&mut lander, &short, reason, now()).await.unwrap()
     });
     waits_for_a_row(&mut store.connection, lander_id).await;
     rebuild.commit().await.unwrap();
-    let too_late = QueuedDecision::TooLate { now: Epoch(2) };
+    let too_late = Decision::StaleEpoch { now: Epoch(2) };
     assert_eq!(rejecting.await.unwrap(), otherwise(too_late));
     assert_eq!(store.counts().await, (0, 0));
 }
@@ -157,7 +157,7 @@ async fn a_key_with_an_answer_under_another_id_gets_a_fence_while_its_epoch_last
     store.land(&[landing("a", &[1])]).await;
     let other = queued(landing("a", &[2]));
     for _ in 0..2 {
-        let fence = queued_landing::fence_elsewhere(&mut store.connection, &other, now());
+        let fence = landing::fence_elsewhere(&mut store.connection, &other, now());
         assert!(fence.await.unwrap());
     }
     assert_eq!(state_of(&mut store, other.landed.id).await, Some(ClaimState::Void));
@@ -168,9 +168,10 @@ async fn a_key_with_an_answer_under_another_id_gets_a_fence_while_its_epoch_last
     let lander_id = id_of(&mut lander).await;
     let mut rebuild = rebuilder.begin().await.unwrap();
     execute(&mut rebuild, "update template_stock set epoch = 2, queued_epoch = 2").await;
-    let fencing = tokio::spawn(async move {
-        queued_landing::fence_elsewhere(&mut lander, &late, now()).await.unwrap()
-    });
+    let fencing =
+        tokio::spawn(
+            async move { landing::fence_elsewhere(&mut lander, &late, now()).await.unwrap() },
+        );
     waits_for_a_row(&mut store.connection, lander_id).await;
     rebuild.commit().await.unwrap();
     assert!(!fencing.await.unwrap());
@@ -186,8 +187,8 @@ async fn of_a_landing_and_a_rejection_of_one_claim_exactly_one_wins() {
         let landings = [claim.clone()];
         let (mut lander, mut rejecter) = (store.another().await, store.another().await);
         let (attempt, rejected) = tokio::join!(
-            queued_landing::land(&mut lander, &landings),
-            queued_landing::reject(&mut rejecter, &claim, RejectReason::Failed, now()),
+            landing::land(&mut lander, LandingMode::Queued, &landings),
+            landing::reject(&mut rejecter, &claim, RejectReason::Failed, now()),
         );
         // Either may be the victim of a deadlock with the other, but not both.
         for error in [attempt.as_ref().err(), rejected.as_ref().err()].into_iter().flatten() {
@@ -196,15 +197,15 @@ async fn of_a_landing_and_a_rejection_of_one_claim_exactly_one_wins() {
         match state_of(&mut store, claim.landed.id).await.unwrap() {
             ClaimState::Landed => {
                 landed += 1;
-                assert_eq!(attempt.unwrap(), QueuedAttempt::Landed);
+                assert_eq!(attempt.unwrap(), Attempt::Landed);
                 if let Ok(outcome) = rejected {
-                    assert_eq!(outcome, otherwise(QueuedDecision::Landed));
+                    assert_eq!(outcome, otherwise(Decision::Landed));
                 }
             }
             ClaimState::Rejected => {
                 assert_eq!(rejected.unwrap(), RejectOutcome::Written);
                 if let Ok(attempt) = attempt {
-                    assert_eq!(attempt, QueuedAttempt::ClaimTaken);
+                    assert_eq!(attempt, Attempt::ClaimTaken);
                 }
             }
             ClaimState::Void => panic!("nobody placed a fence"),

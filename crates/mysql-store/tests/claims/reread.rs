@@ -1,6 +1,9 @@
 //! The reread after a rollback.
 
-use coupon::{ClaimRow, ClaimState, Epoch, FoundRows, StockRow, TemplateId, UserId};
+use coupon::{
+    ClaimRow, ClaimState, Epoch, FoundRows, LandingMode, Open, StockRow, TemplateId, TemplateState,
+    UserId,
+};
 use mysql_store::{connect, fence, landing};
 
 use crate::harness::{
@@ -20,18 +23,33 @@ async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
     let other_user = landing_of(TEMPLATE, UserId(71), "landed", &[1]);
     let nowhere = landing_of(TemplateId(99), USER, "landed", &[1]);
     let asked = [landed.clone(), fenced, same_key, same_number, other_user, nowhere];
-    let found = landing::reread(connection, &asked).await.unwrap();
+    let found = landing::reread(connection, LandingMode::Direct, &asked).await.unwrap();
 
-    let stock = Some(StockRow { epoch: EPOCH, open: true, stock: 9 });
+    let (epoch, queued_epoch) = (EPOCH, Epoch(0));
+    let free = FoundRows {
+        by_key: None,
+        fenced: false,
+        // The user's numbers, whatever the admission's own are.
+        taken: vec![1],
+        limit: 5,
+        stock: Some(StockRow { epoch, queued_epoch, open: Open::All, stock: 9 }),
+        template_state: TemplateState::Published,
+    };
     let by_key = Some(ClaimRow { id: landed.landed.id, state: ClaimState::Landed });
-    let free = FoundRows { stock, ..FoundRows::default() };
+    let nothing = FoundRows {
+        taken: Vec::new(),
+        limit: 0,
+        stock: None,
+        template_state: TemplateState::Ended,
+        ..free.clone()
+    };
     let expected = [
-        FoundRows { by_key, number_taken: true, ..free },
-        FoundRows { fenced: true, ..free },
-        FoundRows { by_key, ..free },
-        FoundRows { number_taken: true, ..free },
-        free,
-        FoundRows::default(),
+        FoundRows { by_key, ..free.clone() },
+        FoundRows { fenced: true, ..free.clone() },
+        FoundRows { by_key, ..free.clone() },
+        free.clone(),
+        FoundRows { taken: Vec::new(), ..free },
+        nothing,
     ];
     assert_eq!(found, expected);
 }
@@ -41,8 +59,11 @@ async fn a_reread_sees_the_stock_row_as_it_is_now() {
     let mut store = Store::with_template("reread stock", 10).await;
     let sql = "update template_stock set epoch = 4, open = 0, stock = 2";
     execute(&mut store.connection, sql).await;
-    let found = landing::reread(&mut store.connection, &[landing("a", &[1])]).await.unwrap();
-    assert_eq!(found[0].stock, Some(StockRow { epoch: Epoch(4), open: false, stock: 2 }));
+    let found = landing::reread(&mut store.connection, LandingMode::Direct, &[landing("a", &[1])])
+        .await
+        .unwrap();
+    let stock = found[0].stock.unwrap();
+    assert_eq!((stock.epoch, stock.open, stock.stock), (Epoch(4), Open::Nothing, 2));
 }
 
 #[tokio::test]
@@ -53,8 +74,9 @@ async fn a_claim_that_lands_during_the_reread_is_seen() {
     let reader_id = id_of(&mut reader).await;
     execute(&mut locker, "lock tables user_coupon write").await;
     let asked = mine.clone();
-    let reading =
-        tokio::spawn(async move { landing::reread(&mut reader, &[asked]).await.unwrap() });
+    let reading = tokio::spawn(async move {
+        landing::reread(&mut reader, LandingMode::Direct, &[asked]).await.unwrap()
+    });
     waits_for_a_table(&mut store.connection, reader_id).await;
     // A whole landing would wait for the same lock, so only its claim row is written.
     let claim = &mine.admission.claim;
@@ -77,10 +99,10 @@ async fn a_thousand_admissions_are_reread_in_their_order() {
     let even: Vec<_> = all.iter().step_by(2).cloned().collect();
     store.land(&even).await;
     let mut lander = connect::lander(&store.url).await.unwrap();
-    let found = landing::reread(&mut lander, &all).await.unwrap();
+    let found = landing::reread(&mut lander, LandingMode::Direct, &all).await.unwrap();
     for (n, (asked, found)) in all.iter().zip(found).enumerate() {
         let landed = (n % 2 == 0).then_some(asked.landed.id);
         assert_eq!(found.by_key.map(|row| row.id), landed);
-        assert_eq!(found.number_taken, n % 2 == 0);
+        assert_eq!(found.taken.contains(&1), n % 2 == 0);
     }
 }

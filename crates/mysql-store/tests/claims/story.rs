@@ -1,8 +1,8 @@
 //! What rows tell of a claim's way.
 
-use coupon::{ClaimId, CouponId, TemplateId};
+use coupon::{ClaimId, CouponId, LandingMode, TemplateId};
 use mysql_store::{
-    queued_landing::{self, QueuedAttempt},
+    landing::{self, Attempt},
     story::{self, Admitted},
 };
 
@@ -16,8 +16,9 @@ async fn a_claim_tells_its_admission_and_its_coupons_are_read_together() {
     let mut ids: Vec<CouponId> = direct.landed.coupons.iter().map(|coupon| coupon.id).collect();
     ids.extend(queued.landed.coupons.iter().map(|coupon| coupon.id));
     store.land(&[direct]).await;
-    let attempt = queued_landing::land(&mut store.connection, &[queued]).await.unwrap();
-    assert_eq!(attempt, QueuedAttempt::Landed);
+    let attempt =
+        landing::land(&mut store.connection, LandingMode::Queued, &[queued]).await.unwrap();
+    assert_eq!(attempt, Attempt::Landed);
 
     let connection = &mut store.connection;
     let unrecorded = Admitted { quantity: 3, admitted_at: None, left_after: None };

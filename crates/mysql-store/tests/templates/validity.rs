@@ -88,8 +88,8 @@ async fn after_a_change_nothing_lands_with_the_old_validity_and_all_with_the_new
     ];
     assert_eq!(store.land(&late).await, Attempt::GuardRefused, "one of them is of older terms");
     assert_eq!(store.counts().await, (1, 1));
-    assert!(landing::renew(&mut store.connection, late.iter_mut()).await.unwrap());
-    assert!(!landing::renew(&mut store.connection, late.iter_mut()).await.unwrap());
+    assert!(landing::renew(&mut store.connection, late.iter_mut().collect()).await.unwrap());
+    assert!(!landing::renew(&mut store.connection, late.iter_mut().collect()).await.unwrap());
     assert_eq!(store.land(&late).await, Attempt::Landed);
     // A change of state does not change the terms.
     let template = current(&mut store.connection).await;

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
-    Admission, ClaimId, CouponId, Epoch, HoldTerms, LandedClaim, MerchantId, ReturnedStock,
-    Template, TemplateId, TemplateState, UserId, Validity,
+    Admission, ClaimId, CouponId, Epoch, HoldTerms, LandedClaim, LandingMode, MerchantId,
+    ReturnedStock, Template, TemplateId, TemplateState, UserId, Validity,
 };
 use mysql_store::{
     confirmation::{self, Confirmation, Payment},
@@ -403,7 +403,8 @@ async fn land(stage: &Stage, user: i64, coupons: &[(i64, i64)], claimed_at: Date
         admitted_at: None,
         left_after: None,
     };
-    let attempt = landing::land(&mut stage.mysql().await, &[landing]).await.unwrap();
+    let attempt =
+        landing::land(&mut stage.mysql().await, LandingMode::Direct, &[landing]).await.unwrap();
     assert_eq!(attempt, landing::Attempt::Landed);
 }
 

@@ -5,8 +5,8 @@ use std::{process::Stdio, time::Duration};
 
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use coupon::{
-    Admission, ClaimId, ClaimMode, CouponId, Epoch, LandedClaim, MerchantId, RedemptionId,
-    Template, TemplateId, TemplateState, UserId, Validity,
+    Admission, ClaimId, ClaimMode, CouponId, Epoch, LandedClaim, LandingMode, MerchantId,
+    RedemptionId, Template, TemplateId, TemplateState, UserId, Validity,
 };
 use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
 use mysql_store::{
@@ -291,7 +291,8 @@ impl Stage {
             admitted_at: None,
             left_after: None,
         };
-        let attempt = landing::land(&mut self.mysql().await, &[landing]).await.unwrap();
+        let attempt =
+            landing::land(&mut self.mysql().await, LandingMode::Direct, &[landing]).await.unwrap();
         assert_eq!(attempt, landing::Attempt::Landed);
         self.sources.gate.settle(TEMPLATE, EPOCH, &[settled]).await.unwrap();
     }

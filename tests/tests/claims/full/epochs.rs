@@ -4,7 +4,7 @@
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use chrono::TimeDelta;
-use coupon::{Admission, Claim, ClaimId, CouponId, RequestId, TemplateId, UserId};
+use coupon::{Admission, Claim, ClaimId, CouponId, LandingMode, RequestId, TemplateId, UserId};
 use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
 use mysql_store::{
     landing::{self, Attempt, Landing},
@@ -213,7 +213,7 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
     for first in (1..=count).step_by(usize::try_from(CHUNK).unwrap()) {
         let users = first..=count.min(first + CHUNK - 1);
         let landings: Vec<_> = users.map(|user| landing(user, epoch)).collect();
-        let attempt = landing::land(&mut connection, &landings).await.unwrap();
+        let attempt = landing::land(&mut connection, LandingMode::Direct, &landings).await.unwrap();
         assert_eq!(attempt, Attempt::Landed);
     }
 }

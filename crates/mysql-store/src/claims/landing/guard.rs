@@ -2,24 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use coupon::{Admission, TemplateId};
+use coupon::{LandingMode, TemplateId};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
+use super::Landing;
 use crate::{StoreError, rows};
-
-/// Which claims a guard lets land.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guard {
-    /// Direct claims of the template's epoch, while everything lands.
-    Direct,
-    /// Queued claims of the queued epoch, while accepted claims land. A later epoch is one that only the gate knew, and
-    /// its claims were accepted all the same.
-    Queued,
-}
 
 /// A batch's demand on one stock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Demand {
+pub(super) struct Demand {
     template: TemplateId,
     epoch: i64,
     /// The oldest terms in the batch.
@@ -28,16 +19,19 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// The demand of one admission with a validity of these terms.
-    pub(crate) fn of(admission: &Admission, terms: i64) -> Self {
-        let (template, epoch) = (admission.claim.template_id, admission.epoch.0);
-        Self { template, epoch, terms, quantity: i64::from(admission.claim.quantity) }
+    pub(super) fn of(landing: &Landing) -> Self {
+        Self {
+            template: landing.claim().template_id,
+            epoch: landing.admission.epoch.0,
+            terms: landing.terms,
+            quantity: i64::from(landing.claim().quantity),
+        }
     }
 }
 
 /// Returns one demand per template and epoch, ordered by template. A batch with two epochs of a template has two
 /// demands for it. They match one row, which changes once, so fewer rows match than there are demands.
-pub(crate) fn sums(all: impl Iterator<Item = Demand>) -> Vec<Demand> {
+pub(super) fn sums(all: impl Iterator<Item = Demand>) -> Vec<Demand> {
     let mut sums: BTreeMap<(TemplateId, i64), Demand> = BTreeMap::new();
     for one in all {
         let none = Demand { quantity: 0, ..one };
@@ -48,72 +42,70 @@ pub(crate) fn sums(all: impl Iterator<Item = Demand>) -> Vec<Demand> {
     sums.into_values().collect()
 }
 
-impl Guard {
-    /// Takes the stock of all templates in one statement and returns the number of matched rows: sqlx requests found
-    /// rows, and a matched row always changes.
-    pub(crate) async fn take(
-        self,
-        connection: &mut MySqlConnection,
-        demands: &[Demand],
-    ) -> Result<u64, StoreError> {
-        let done = if let [one] = demands {
-            sqlx::query(self.of_one())
-                .bind(one.quantity)
-                .bind(one.template.0)
-                .bind(one.epoch)
-                .bind(one.terms)
-                .bind(one.quantity)
-                .execute(connection)
-                .await
-        } else {
-            // Padded with a template that does not exist, so that few statement sizes are prepared.
-            let count = demands.len().next_power_of_two();
-            let nothing = Demand { template: TemplateId(-1), epoch: 0, terms: 0, quantity: 0 };
-            let padded = demands.iter().chain(std::iter::repeat(&nothing)).take(count);
-            let mut query = sqlx::query(AssertSqlSafe(self.join(count)));
-            for demand in padded {
-                let Demand { template, epoch, terms, quantity } = demand;
-                query = query.bind(template.0).bind(epoch).bind(terms).bind(quantity);
-            }
-            query.execute(connection).await
-        };
-        done.map(|done| done.rows_affected()).map_err(StoreError::query("take the stock"))
-    }
+/// Takes the stock of all templates in one statement and returns the number of matched rows: sqlx requests found rows, and
+/// a matched row always changes.
+pub(super) async fn take(
+    connection: &mut MySqlConnection,
+    mode: LandingMode,
+    demands: &[Demand],
+) -> Result<u64, StoreError> {
+    let done = if let [one] = demands {
+        sqlx::query(of_one(mode))
+            .bind(one.quantity)
+            .bind(one.template.0)
+            .bind(one.epoch)
+            .bind(one.terms)
+            .bind(one.quantity)
+            .execute(connection)
+            .await
+    } else {
+        // Padded with a template that does not exist, so that few statement sizes are prepared.
+        let count = demands.len().next_power_of_two();
+        let nothing = Demand { template: TemplateId(-1), epoch: 0, terms: 0, quantity: 0 };
+        let padded = demands.iter().chain(std::iter::repeat(&nothing)).take(count);
+        let mut query = sqlx::query(AssertSqlSafe(join(mode, count)));
+        for demand in padded {
+            let Demand { template, epoch, terms, quantity } = demand;
+            query = query.bind(template.0).bind(epoch).bind(terms).bind(quantity);
+        }
+        query.execute(connection).await
+    };
+    done.map(|done| done.rows_affected()).map_err(StoreError::query("take the stock"))
+}
 
-    fn of_one(self) -> &'static str {
-        match self {
-            Self::Direct => {
-                "update template_stock set stock = stock - ? \
-                 where template_id = ? and epoch = ? and open = 1 and terms <= ? and stock >= ?"
-            }
-            Self::Queued => {
-                "update template_stock set stock = stock - ? where template_id = ? \
-                 and queued_epoch <= ? and open >= 1 and terms <= ? and stock >= ?"
-            }
+fn of_one(mode: LandingMode) -> &'static str {
+    match mode {
+        LandingMode::Direct => {
+            "update template_stock set stock = stock - ? \
+             where template_id = ? and epoch = ? and open = 1 and terms <= ? and stock >= ?"
+        }
+        LandingMode::Queued => {
+            "update template_stock set stock = stock - ? where template_id = ? \
+             and queued_epoch <= ? and open >= 1 and terms <= ? and stock >= ?"
         }
     }
+}
 
-    /// The SQL for `count` templates. The derived table comes first, so rows are locked in the order of templates.
-    /// Without the index hint, MySQL would read all rows for a batch with most of the templates, and wait for other
-    /// landers' rows.
-    pub(crate) fn join(self, count: usize) -> String {
-        let allowed = match self {
-            Self::Direct => "stock.epoch = demand.epoch and stock.open = 1",
-            Self::Queued => "stock.queued_epoch <= demand.epoch and stock.open >= 1",
-        };
-        let tail = format!(
-            ") demand straight_join template_stock stock force index (primary) \
-             on stock.template_id = demand.template_id \
-             set stock.stock = stock.stock - demand.quantity \
-             where {allowed} and stock.terms <= demand.terms and stock.stock >= demand.quantity"
-        );
-        rows::repeat(
-            "update (",
-            "select cast(? as signed) as template_id, cast(? as signed) as epoch, \
-             cast(? as signed) as terms, cast(? as signed) as quantity",
-            " union all ",
-            count,
-            &tail,
-        )
-    }
+/// The guard's SQL for `count` templates. The derived table comes first, so rows are locked in the order of templates.
+/// Without the index hint, MySQL would read all rows for a batch with most of the templates, and wait for other landers'
+/// rows.
+pub fn join(mode: LandingMode, count: usize) -> String {
+    let allowed = match mode {
+        LandingMode::Direct => "stock.epoch = demand.epoch and stock.open = 1",
+        LandingMode::Queued => "stock.queued_epoch <= demand.epoch and stock.open >= 1",
+    };
+    let tail = format!(
+        ") demand straight_join template_stock stock force index (primary) \
+         on stock.template_id = demand.template_id \
+         set stock.stock = stock.stock - demand.quantity \
+         where {allowed} and stock.terms <= demand.terms and stock.stock >= demand.quantity"
+    );
+    rows::repeat(
+        "update (",
+        "select cast(? as signed) as template_id, cast(? as signed) as epoch, \
+         cast(? as signed) as terms, cast(? as signed) as quantity",
+        " union all ",
+        count,
+        &tail,
+    )
 }

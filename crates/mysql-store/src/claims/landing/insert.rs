@@ -1,29 +1,17 @@
 //! The rows of a landing: claims and coupons.
 
-use chrono::{DateTime, Utc};
 use coupon::{
-    Claim, ClaimId, ClaimState, CouponStatus, LandedClaim, MerchantId, RequestId, TemplateId,
-    UserId, expiry_shard,
+    Claim, ClaimId, ClaimState, CouponStatus, RequestId, TemplateId, UserId, expiry_shard,
 };
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use super::Attempt;
+use super::{Attempt, Landing};
 use crate::{DuplicateKey, StoreError, datetime::datetime, rows};
 
-/// What the rows of one claim are made of.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub(crate) claim: &'a Claim,
-    pub(crate) merchant_id: MerchantId,
-    pub(crate) landed: &'a LandedClaim,
-    pub(crate) admitted_at: Option<DateTime<Utc>>,
-    pub(crate) left_after: Option<i64>,
-}
-
 /// Inserts all rows. Returns which key was taken, or `None` if none was.
-pub(crate) async fn all(
+pub(super) async fn all(
     connection: &mut MySqlConnection,
-    all: &[Rows<'_>],
+    all: &[Landing],
 ) -> Result<Option<Attempt>, StoreError> {
     match claims(connection, all).await {
         Ok(()) => {}
@@ -41,9 +29,9 @@ pub(crate) async fn all(
 }
 
 /// Sorted by the primary key, so that all transactions lock in the same order.
-async fn claims(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(), StoreError> {
-    let mut sorted = all.to_vec();
-    sorted.sort_by_key(|rows| key_of(rows.claim));
+async fn claims(connection: &mut MySqlConnection, all: &[Landing]) -> Result<(), StoreError> {
+    let mut sorted: Vec<&Landing> = all.iter().collect();
+    sorted.sort_by_key(|landing| key_of(landing.claim()));
     for run in rows::runs(&sorted) {
         let sql = rows::repeat(
             "insert into claim (template_id, user_id, request_id, id, quantity, state, \
@@ -54,7 +42,8 @@ async fn claims(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<()
             "",
         );
         let mut query = sqlx::query(AssertSqlSafe(sql));
-        for Rows { claim, landed, admitted_at, left_after, .. } in run {
+        for Landing { admission, landed, admitted_at, left_after, .. } in run {
+            let claim = &admission.claim;
             query = query
                 .bind(claim.template_id.0)
                 .bind(claim.user_id.0)
@@ -76,13 +65,13 @@ async fn claims(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<()
 }
 
 /// Sorted by the unique key of the numbers.
-async fn coupons(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(), StoreError> {
+async fn coupons(connection: &mut MySqlConnection, all: &[Landing]) -> Result<(), StoreError> {
     let mut sorted: Vec<_> = all
         .iter()
-        .flat_map(|rows| rows.landed.coupons.iter().map(move |coupon| (rows, coupon)))
+        .flat_map(|landing| landing.landed.coupons.iter().map(move |coupon| (landing, coupon)))
         .collect();
-    sorted.sort_by_key(|(rows, coupon)| {
-        (rows.landed.template_id, rows.landed.user_id, coupon.claim_no)
+    sorted.sort_by_key(|(landing, coupon)| {
+        (landing.landed.template_id, landing.landed.user_id, coupon.claim_no)
     });
     for run in rows::runs(&sorted) {
         let sql = rows::repeat(
@@ -95,8 +84,8 @@ async fn coupons(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(
             "",
         );
         let mut query = sqlx::query(AssertSqlSafe(sql));
-        for (rows, coupon) in run {
-            let claim = rows.landed;
+        for (landing, coupon) in run {
+            let claim = &landing.landed;
             let (status, deadline) = match claim.held_until {
                 Some(held_until) => (CouponStatus::Held, held_until),
                 None => (CouponStatus::Unused, claim.valid_until),
@@ -107,14 +96,14 @@ async fn coupons(connection: &mut MySqlConnection, all: &[Rows<'_>]) -> Result<(
                 .bind(claim.user_id.0)
                 .bind(coupon.claim_no)
                 .bind(claim.id.0)
-                .bind(rows.merchant_id.0)
+                .bind(landing.merchant_id.0)
                 .bind(status.code())
                 .bind(expiry_shard(claim.user_id))
                 .bind(datetime(claim.claimed_at))
                 .bind(datetime(claim.claimed_at))
                 .bind(datetime(claim.valid_from))
                 .bind(datetime(deadline))
-                .bind(rows.claim.trace_parent.as_deref());
+                .bind(landing.claim().trace_parent.as_deref());
         }
         query.execute(&mut *connection).await.map_err(StoreError::query("insert coupons"))?;
     }

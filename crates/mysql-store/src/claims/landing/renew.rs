@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use coupon::{LandedClaim, Template, TemplateId};
+use coupon::{Template, TemplateId};
 use sqlx::MySqlConnection;
 
 use super::Landing;
@@ -13,21 +13,12 @@ use crate::{StoreError, templates::template};
 ///
 /// # Errors
 /// A statement fails; then none has changed.
-pub async fn renew<'a>(
+pub async fn renew(
     connection: &mut MySqlConnection,
-    landings: impl Iterator<Item = &'a mut Landing>,
+    landings: Vec<&mut Landing>,
 ) -> Result<bool, StoreError> {
-    let parts = |landing: &'a mut Landing| (&mut landing.landed, &mut landing.terms);
-    let parts = landings.map(parts).collect();
-    all(connection, parts).await
-}
-
-/// Renews each claim and the version of the template from which its validity comes.
-pub(crate) async fn all(
-    connection: &mut MySqlConnection,
-    landings: Vec<(&mut LandedClaim, &mut i64)>,
-) -> Result<bool, StoreError> {
-    let mut ids: Vec<TemplateId> = landings.iter().map(|(landed, _)| landed.template_id).collect();
+    let mut ids: Vec<TemplateId> =
+        landings.iter().map(|landing| landing.landed.template_id).collect();
     ids.sort_unstable();
     ids.dedup();
     let templates = template::of_ids(connection, &ids).await?;
@@ -37,7 +28,7 @@ pub(crate) async fn all(
     let templates: HashMap<TemplateId, Template> =
         templates.rows.into_iter().map(|template| (template.id, template)).collect();
     let mut renewed = false;
-    for (landed, terms) in landings {
+    for Landing { landed, terms, .. } in landings {
         let Some(template) = templates.get(&landed.template_id) else { continue };
         if template.version > *terms {
             let validity = template.validity.of_claim(landed.claimed_at);

@@ -5,15 +5,14 @@
 //! decided there once more. Both may be repeated after any error.
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimState, Epoch, QueuedDecision, RejectReason, TemplateId, decide_queued};
+use coupon::{Decision, Epoch, LandingMode, RejectReason, TemplateId, decide};
 use sqlx::{Connection, MySqlConnection};
 
-use super::{QueuedLanding, reread};
+use super::{Landing, reject_all, reread};
 use crate::{
     StoreError,
     claims::fence::{self, Fence},
     connect,
-    datetime::datetime,
 };
 
 /// Attempts to insert a rejected row. Before each repetition, another template's fence was lifted.
@@ -25,7 +24,7 @@ pub enum RejectOutcome {
     /// The rejected row stands: the claim has its end.
     Written,
     /// Under the lock, the decision is another one. Nothing was written.
-    Otherwise(QueuedDecision),
+    Otherwise(Decision),
 }
 
 /// Rejects a queued claim for good, if the reason still holds under the lock of its stock row.
@@ -34,10 +33,10 @@ pub enum RejectOutcome {
 ///
 /// # Errors
 /// A statement fails. After a conflict nothing was written. After a lost connection it is unknown; the same call then
-/// finds [`QueuedDecision::Rejected`]. A duplicate key: another claim has its id, so it never gets a row.
+/// finds [`Decision::Rejected`]. A duplicate key: another claim has its id, so it never gets a row.
 pub async fn reject(
     connection: &mut MySqlConnection,
-    landing: &QueuedLanding,
+    landing: &Landing,
     reason: RejectReason,
     now: DateTime<Utc>,
 ) -> Result<RejectOutcome, StoreError> {
@@ -50,7 +49,7 @@ pub async fn reject(
 
 async fn try_reject(
     transaction: &mut MySqlConnection,
-    landing: &QueuedLanding,
+    landing: &Landing,
     reason: RejectReason,
     now: DateTime<Utc>,
 ) -> Result<RejectOutcome, StoreError> {
@@ -81,7 +80,7 @@ async fn try_reject(
 }
 
 /// Returns whether this decision lets the claim be rejected for this reason.
-pub(super) fn stands(reason: RejectReason, decision: &QueuedDecision) -> bool {
+pub(super) fn stands(reason: RejectReason, decision: &Decision) -> bool {
     match reason {
         RejectReason::Failed => decision.is_unanswered(),
         reason => decision.reject_reason() == Some(reason),
@@ -97,7 +96,7 @@ pub(super) fn stands(reason: RejectReason, decision: &QueuedDecision) -> bool {
 /// out.
 pub async fn fence_elsewhere(
     connection: &mut MySqlConnection,
-    landing: &QueuedLanding,
+    landing: &Landing,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let mut transaction = connection.begin().await.map_err(StoreError::query("begin a fence"))?;
@@ -108,12 +107,12 @@ pub async fn fence_elsewhere(
 
 async fn try_fence(
     transaction: &mut MySqlConnection,
-    landing: &QueuedLanding,
+    landing: &Landing,
     now: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let claim = landing.claim();
     let queued_epoch = hold_stock(transaction, claim.template_id).await?;
-    if queued_epoch.is_none_or(|queued_epoch| landing.epoch() < queued_epoch) {
+    if queued_epoch.is_none_or(|queued_epoch| landing.admission.epoch < queued_epoch) {
         return Ok(false);
     }
     let (template, user) = (claim.template_id, claim.user_id);
@@ -138,49 +137,22 @@ async fn hold_stock(
 
 async fn decide_now(
     transaction: &mut MySqlConnection,
-    landing: &QueuedLanding,
-) -> Result<QueuedDecision, StoreError> {
-    let found = reread(transaction, std::slice::from_ref(landing)).await?;
+    landing: &Landing,
+) -> Result<Decision, StoreError> {
+    let found = reread(transaction, LandingMode::Queued, std::slice::from_ref(landing)).await?;
     // One claim was reread, so its rows are there.
-    let decision = found.first().map(|found| decide_queued(&landing.queued, found));
-    Ok(decision.unwrap_or(QueuedDecision::Retry))
+    let decision =
+        found.first().map(|found| decide(LandingMode::Queued, &landing.admission, found));
+    Ok(decision.unwrap_or(Decision::Retry))
 }
 
 /// Inserts the row under the client's key, and adds its user to those that a rebuilt gate looks up.
 async fn insert(
     transaction: &mut MySqlConnection,
-    landing: &QueuedLanding,
+    landing: &Landing,
     reason: RejectReason,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let claim = landing.claim();
-    sqlx::query(
-        "insert into claim (template_id, user_id, request_id, id, quantity, state, reason, \
-         payload_hash, valid_from, valid_until, created_at, admitted_at, left_after) \
-         values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(claim.template_id.0)
-    .bind(claim.user_id.0)
-    .bind(claim.request_id.as_str().as_bytes())
-    .bind(claim.id.0)
-    .bind(claim.quantity)
-    .bind(ClaimState::Rejected.code())
-    .bind(reason.code())
-    .bind(&claim.payload_hash.0[..])
-    .bind(datetime(now))
-    .bind(datetime(now))
-    .bind(datetime(now))
-    .bind(datetime(landing.queued.admitted_at))
-    .bind(landing.queued.left_after)
-    .execute(&mut *transaction)
-    .await
-    .map_err(StoreError::query("insert a rejected claim"))?;
-    // A user may have been rejected before.
-    sqlx::query("insert ignore into rejected_user (template_id, user_id) values (?, ?)")
-        .bind(claim.template_id.0)
-        .bind(claim.user_id.0)
-        .execute(transaction)
-        .await
-        .map_err(StoreError::query("note a rejected user"))?;
-    Ok(())
+    reject_all::insert_claims(transaction, vec![(landing, reason)], now).await?;
+    reject_all::note_users(transaction, &[(landing, reason)]).await
 }

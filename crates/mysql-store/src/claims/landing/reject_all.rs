@@ -2,10 +2,10 @@
 //! claims, ends thousands of them at once, and each transaction waits for the disk.
 
 use chrono::{DateTime, Utc};
-use coupon::{ClaimState, RejectReason, TemplateId, UserId, decide_queued};
+use coupon::{ClaimState, LandingMode, RejectReason, TemplateId, UserId, decide};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection};
 
-use super::{QueuedLanding, RejectOutcome, reject::stands, reread};
+use super::{Landing, RejectOutcome, reject::stands, reread};
 use crate::{StoreError, connect, datetime::datetime, rows};
 
 /// Rejects each of `landings` for its reason, as [`super::reject()`] does, and returns the outcomes in order. `None`:
@@ -16,7 +16,7 @@ use crate::{StoreError, connect, datetime::datetime, rows};
 /// As of [`super::reject()`].
 pub async fn reject_all(
     connection: &mut MySqlConnection,
-    landings: &[QueuedLanding],
+    landings: &[Landing],
     reasons: &[RejectReason],
     now: DateTime<Utc>,
 ) -> Result<Option<Vec<RejectOutcome>>, StoreError> {
@@ -34,15 +34,15 @@ pub async fn reject_all(
 
 async fn try_all(
     transaction: &mut MySqlConnection,
-    landings: &[QueuedLanding],
+    landings: &[Landing],
     reasons: &[RejectReason],
     now: DateTime<Utc>,
 ) -> Result<Option<Vec<RejectOutcome>>, StoreError> {
     hold_stocks(transaction, landings).await?;
-    let found = reread(transaction, landings).await?;
+    let found = reread(transaction, LandingMode::Queued, landings).await?;
     let (mut rejected, mut outcomes) = (Vec::new(), Vec::with_capacity(landings.len()));
     for ((landing, reason), found) in landings.iter().zip(reasons).zip(&found) {
-        let decision = decide_queued(&landing.queued, found);
+        let decision = decide(LandingMode::Queued, &landing.admission, found);
         outcomes.push(if stands(*reason, &decision) {
             rejected.push((landing, *reason));
             RejectOutcome::Written
@@ -62,7 +62,7 @@ async fn try_all(
 /// Locks the stock rows, in the order in which landings lock them.
 async fn hold_stocks(
     transaction: &mut MySqlConnection,
-    landings: &[QueuedLanding],
+    landings: &[Landing],
 ) -> Result<(), StoreError> {
     let mut ids: Vec<TemplateId> =
         landings.iter().map(|landing| landing.claim().template_id).collect();
@@ -79,9 +79,9 @@ async fn hold_stocks(
 }
 
 /// Inserts the rows, sorted by the clients' keys, so that all transactions lock in the same order.
-async fn insert_claims(
+pub(super) async fn insert_claims(
     transaction: &mut MySqlConnection,
-    mut rejected: Vec<(&QueuedLanding, RejectReason)>,
+    mut rejected: Vec<(&Landing, RejectReason)>,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     rejected.sort_by_key(|(landing, _)| {
@@ -112,8 +112,8 @@ async fn insert_claims(
                 .bind(datetime(now))
                 .bind(datetime(now))
                 .bind(datetime(now))
-                .bind(datetime(landing.queued.admitted_at))
-                .bind(landing.queued.left_after);
+                .bind(landing.admitted_at.map(datetime))
+                .bind(landing.left_after);
         }
         query.execute(&mut *transaction).await.map_err(StoreError::query("insert rejections"))?;
     }
@@ -121,11 +121,11 @@ async fn insert_claims(
 }
 
 /// Adds the users to those that a rebuilt gate looks up. Some may have been rejected before.
-async fn note_users(
+pub(super) async fn note_users(
     transaction: &mut MySqlConnection,
-    rejected: &[(&QueuedLanding, RejectReason)],
+    rejected: &[(&Landing, RejectReason)],
 ) -> Result<(), StoreError> {
-    let owner = |landing: &QueuedLanding| (landing.claim().template_id, landing.claim().user_id);
+    let owner = |landing: &Landing| (landing.claim().template_id, landing.claim().user_id);
     let mut users: Vec<(TemplateId, UserId)> =
         rejected.iter().map(|(landing, _)| owner(landing)).collect();
     users.sort_unstable();

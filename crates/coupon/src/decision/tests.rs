@@ -4,12 +4,12 @@ use chrono::DateTime;
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 
 use super::*;
-use crate::{AcceptAfter, Admission, Claim, ClaimId, PayloadHash, RequestId, TemplateId, UserId};
+use crate::{Claim, PayloadHash, RequestId, TemplateId, UserId};
 
 const ID: i64 = 7;
 const EPOCH: i64 = 3;
 
-fn claim(numbers: &[u8]) -> QueuedClaim {
+fn admission(numbers: &[u8]) -> Admission {
     let quantity = u32::try_from(numbers.len()).unwrap();
     let claim = Claim {
         id: ClaimId(ID),
@@ -21,25 +21,29 @@ fn claim(numbers: &[u8]) -> QueuedClaim {
         claimed_at: DateTime::UNIX_EPOCH,
         trace_parent: None,
     };
-    QueuedClaim {
-        admission: Admission { claim, epoch: Epoch(EPOCH), numbers: numbers.to_vec() },
-        accept_after: AcceptAfter::Topic,
-        admitted_at: DateTime::UNIX_EPOCH,
-        left_after: Some(8),
-    }
+    Admission { claim, epoch: Epoch(EPOCH), numbers: numbers.to_vec() }
+}
+
+fn decide_queued(admission: &Admission, found: &FoundRows) -> Decision {
+    decide(LandingMode::Queued, admission, found)
 }
 
 fn row(id: i64, state: ClaimState) -> Option<ClaimRow> {
     Some(ClaimRow { id: ClaimId(id), state })
 }
 
-fn stock(epoch: i64, open: Open, stock: i64) -> Option<QueuedStock> {
-    Some(QueuedStock { queued_epoch: Epoch(epoch), open, stock })
+/// The other mode's epoch is one at which nothing lands.
+fn stock(epoch: i64, open: Open, stock: i64) -> Option<StockRow> {
+    Some(StockRow { epoch: Epoch(EPOCH - 2), queued_epoch: Epoch(epoch), open, stock })
+}
+
+fn direct_stock(epoch: i64, open: Open, stock: i64) -> Option<StockRow> {
+    Some(StockRow { epoch: Epoch(epoch), queued_epoch: Epoch(EPOCH + 2), open, stock })
 }
 
 /// Everything that can be in the way, except a row under the key.
-fn all_wrong() -> QueuedRows {
-    QueuedRows {
+fn all_wrong() -> FoundRows {
+    FoundRows {
         by_key: None,
         fenced: true,
         taken: vec![1, 2, 3, 4],
@@ -50,31 +54,31 @@ fn all_wrong() -> QueuedRows {
 }
 
 #[test]
-fn the_first_rule_that_fits_decides_in_the_order_of_the_table() {
-    use QueuedDecision::{
-        Elsewhere, Fenced, Landed, NotOpen, NumberTaken, Rejected, Retry, Short, TooLate,
+fn the_first_rule_that_fits_decides_about_a_queued_claim() {
+    use Decision::{
+        Elsewhere, Fenced, Landed, NotOpen, NumberTaken, Rejected, Retry, Short, StaleEpoch,
     };
-    let unfenced = QueuedRows { fenced: false, ..all_wrong() };
-    let current = QueuedRows { stock: stock(EPOCH, Open::Nothing, 0), ..unfenced.clone() };
-    let free = QueuedRows { taken: vec![3], ..current.clone() };
-    let paused = QueuedRows { template_state: TemplateState::Paused, ..free.clone() };
-    let accepted = |left| QueuedRows { stock: stock(EPOCH, Open::Accepted, left), ..free.clone() };
-    let open = |left| QueuedRows { stock: stock(EPOCH, Open::All, left), ..free.clone() };
-    let under_key = |id, state| QueuedRows { by_key: row(id, state), ..all_wrong() };
+    let unfenced = FoundRows { fenced: false, ..all_wrong() };
+    let current = FoundRows { stock: stock(EPOCH, Open::Nothing, 0), ..unfenced.clone() };
+    let free = FoundRows { taken: vec![3], ..current.clone() };
+    let paused = FoundRows { template_state: TemplateState::Paused, ..free.clone() };
+    let accepted = |left| FoundRows { stock: stock(EPOCH, Open::Accepted, left), ..free.clone() };
+    let open = |left| FoundRows { stock: stock(EPOCH, Open::All, left), ..free.clone() };
+    let under_key = |id, state| FoundRows { by_key: row(id, state), ..all_wrong() };
     let cases = [
         (under_key(ID, ClaimState::Landed), Landed),
         (under_key(ID + 1, ClaimState::Landed), Elsewhere),
         (under_key(ID, ClaimState::Rejected), Rejected),
         (under_key(ID + 1, ClaimState::Rejected), Elsewhere),
         (all_wrong(), Fenced),
-        (unfenced.clone(), TooLate { now: Epoch(EPOCH + 1) }),
+        (unfenced.clone(), StaleEpoch { now: Epoch(EPOCH + 1) }),
         (
-            QueuedRows { stock: stock(EPOCH - 1, Open::All, 9), ..unfenced.clone() },
+            FoundRows { stock: stock(EPOCH - 1, Open::All, 9), ..unfenced.clone() },
             NumberTaken { free: None },
         ),
-        (QueuedRows { stock: None, ..unfenced }, TooLate { now: Epoch::UNKNOWN }),
+        (FoundRows { stock: None, ..unfenced }, StaleEpoch { now: Epoch::UNKNOWN }),
         (current.clone(), NumberTaken { free: None }),
-        (QueuedRows { taken: vec![2, 4], ..current }, NumberTaken { free: Some(vec![1, 3]) }),
+        (FoundRows { taken: vec![2, 4], ..current }, NumberTaken { free: Some(vec![1, 3]) }),
         (free.clone(), NotOpen(RejectReason::Ended)),
         (paused, NotOpen(RejectReason::Paused)),
         (accepted(1), Short { left: 1 }),
@@ -83,43 +87,71 @@ fn the_first_rule_that_fits_decides_in_the_order_of_the_table() {
         (open(2), Retry),
     ];
     for (found, decision) in cases {
-        assert_eq!(decide_queued(&claim(&[1, 2]), &found), decision, "{found:?}");
+        assert_eq!(decide_queued(&admission(&[1, 2]), &found), decision, "{found:?}");
+    }
+}
+
+#[test]
+fn the_first_rule_that_fits_decides_about_a_direct_claim() {
+    let all_wrong = FoundRows { stock: direct_stock(EPOCH + 1, Open::Accepted, 0), ..all_wrong() };
+    let under_key = |id, state| FoundRows { by_key: row(id, state), ..all_wrong.clone() };
+    let unfenced = FoundRows { fenced: false, ..all_wrong.clone() };
+    let current =
+        |open, left| FoundRows { stock: direct_stock(EPOCH, open, left), ..unfenced.clone() };
+    let free = |open, left| FoundRows { taken: vec![3], ..current(open, left) };
+    let earlier = FoundRows { stock: direct_stock(EPOCH - 1, Open::All, 9), ..unfenced.clone() };
+    let cases = [
+        (under_key(ID, ClaimState::Landed), Decision::Landed),
+        (under_key(ID + 1, ClaimState::Landed), Decision::Elsewhere),
+        (under_key(ID, ClaimState::Rejected), Decision::Rejected),
+        (under_key(ID + 1, ClaimState::Rejected), Decision::Elsewhere),
+        (all_wrong, Decision::Fenced),
+        (unfenced.clone(), Decision::StaleEpoch { now: Epoch(EPOCH + 1) }),
+        (earlier, Decision::StaleEpoch { now: Epoch(EPOCH - 1) }),
+        (current(Open::Accepted, 0), Decision::NumberTaken { free: None }),
+        (free(Open::Accepted, 0), Decision::NotOpen(RejectReason::Ended)),
+        (free(Open::All, 1), Decision::Short { left: 1 }),
+        (free(Open::All, 2), Decision::Retry),
+        (FoundRows { stock: None, ..unfenced }, Decision::NotOpen(RejectReason::Ended)),
+    ];
+    for (found, decision) in cases {
+        assert_eq!(decide(LandingMode::Direct, &admission(&[1, 2]), &found), decision, "{found:?}");
     }
 }
 
 #[test]
 fn a_template_without_a_limit_has_no_numbers_to_take() {
-    let mut unlimited = claim(&[1]);
-    unlimited.admission.numbers.clear();
-    let found = QueuedRows {
+    let mut unlimited = admission(&[1]);
+    unlimited.numbers.clear();
+    let found = FoundRows {
         fenced: false,
         taken: Vec::new(),
         limit: 0,
         stock: stock(EPOCH, Open::All, 1),
         ..all_wrong()
     };
-    assert_eq!(decide_queued(&unlimited, &found), QueuedDecision::Retry);
+    assert_eq!(decide_queued(&unlimited, &found), Decision::Retry);
 }
 
 #[test]
 fn only_what_is_decided_for_good_has_a_reason() {
     let reasons = [
-        (QueuedDecision::NumberTaken { free: None }, RejectReason::LimitReached),
-        (QueuedDecision::NotOpen(RejectReason::Ended), RejectReason::Ended),
-        (QueuedDecision::Short { left: 0 }, RejectReason::SoldOut),
-        (QueuedDecision::Short { left: 1 }, RejectReason::InsufficientStock),
+        (Decision::NumberTaken { free: None }, RejectReason::LimitReached),
+        (Decision::NotOpen(RejectReason::Ended), RejectReason::Ended),
+        (Decision::Short { left: 0 }, RejectReason::SoldOut),
+        (Decision::Short { left: 1 }, RejectReason::InsufficientStock),
     ];
     for (decision, reason) in reasons {
         assert_eq!(decision.reject_reason(), Some(reason));
         assert!(decision.is_unanswered());
     }
-    let free = QueuedDecision::NumberTaken { free: Some(vec![2]) };
-    for decision in [free, QueuedDecision::Retry] {
+    let free = Decision::NumberTaken { free: Some(vec![2]) };
+    for decision in [free, Decision::Retry] {
         assert_eq!(decision.reject_reason(), None);
         assert!(decision.is_unanswered());
     }
-    let too_late = QueuedDecision::TooLate { now: Epoch(4) };
-    for decision in [QueuedDecision::Landed, QueuedDecision::Fenced, too_late] {
+    let too_late = Decision::StaleEpoch { now: Epoch(4) };
+    for decision in [Decision::Landed, Decision::Fenced, too_late] {
         assert_eq!(decision.reject_reason(), None);
         assert!(!decision.is_unanswered());
     }
@@ -140,7 +172,7 @@ enum Wording {
 }
 
 /// `Protocol::decide` of crates/model, with `queued` true.
-fn in_the_words_of_the_model(number: u8, found: &QueuedRows) -> Wording {
+fn in_the_words_of_the_model(number: u8, found: &FoundRows) -> Wording {
     let answered = found.by_key.filter(|row| row.state != ClaimState::Void);
     match answered {
         Some(row) if row.state == ClaimState::Landed && row.id.0 == ID => return Wording::Landed,
@@ -170,7 +202,7 @@ fn in_the_words_of_the_model(number: u8, found: &QueuedRows) -> Wording {
     }
 }
 
-fn found() -> impl Strategy<Value = QueuedRows> {
+fn found() -> impl Strategy<Value = FoundRows> {
     let states = select(vec![ClaimState::Landed, ClaimState::Void, ClaimState::Rejected]);
     let by_key = option::of((ID..ID + 2, states));
     let opens = select(vec![Open::Nothing, Open::Accepted, Open::All]);
@@ -179,7 +211,7 @@ fn found() -> impl Strategy<Value = QueuedRows> {
     let taken = btree_set(1..=4_u8, 0..=4);
     let stocks = (EPOCH - 1..EPOCH + 2, opens, -1..3_i64);
     (by_key, any::<bool>(), taken, 1..=4_u32, stocks, template).prop_map(
-        |(by_key, fenced, taken, limit, (epoch, open, left), template_state)| QueuedRows {
+        |(by_key, fenced, taken, limit, (epoch, open, left), template_state)| FoundRows {
             by_key: by_key.and_then(|(id, state)| row(id, state)),
             fenced,
             taken: taken.into_iter().collect(),
@@ -193,18 +225,18 @@ fn found() -> impl Strategy<Value = QueuedRows> {
 proptest! {
     #[test]
     fn one_coupon_is_decided_in_the_words_of_the_model(number in 1..=4_u8, found in found()) {
-        let decided = match decide_queued(&claim(&[number]), &found) {
-            QueuedDecision::Landed => Wording::Landed,
-            QueuedDecision::Rejected => Wording::Rejected,
-            QueuedDecision::Elsewhere => Wording::Elsewhere,
-            QueuedDecision::Fenced => Wording::Fenced,
-            QueuedDecision::TooLate { .. } => Wording::Stale,
-            QueuedDecision::NumberTaken { free } => {
+        let decided = match decide_queued(&admission(&[number]), &found) {
+            Decision::Landed => Wording::Landed,
+            Decision::Rejected => Wording::Rejected,
+            Decision::Elsewhere => Wording::Elsewhere,
+            Decision::Fenced => Wording::Fenced,
+            Decision::StaleEpoch { .. } => Wording::Stale,
+            Decision::NumberTaken { free } => {
                 Wording::NumberTaken(free.map(|numbers| numbers[0]))
             }
-            QueuedDecision::NotOpen(_) => Wording::NotOpen,
-            QueuedDecision::Short { .. } => Wording::Short,
-            QueuedDecision::Retry => Wording::Retry,
+            Decision::NotOpen(_) => Wording::NotOpen,
+            Decision::Short { .. } => Wording::Short,
+            Decision::Retry => Wording::Retry,
         };
         prop_assert_eq!(decided, in_the_words_of_the_model(number, &found));
     }
@@ -215,18 +247,18 @@ proptest! {
         found in found(),
     ) {
         let numbers: Vec<u8> = numbers.into_iter().collect();
-        let found = QueuedRows { limit: 6, ..found };
-        let claim = claim(&numbers);
-        let decision = decide_queued(&claim, &found);
-        if let QueuedDecision::NumberTaken { free: Some(free) } = decision {
+        let found = FoundRows { limit: 6, ..found };
+        let admission = admission(&numbers);
+        let decision = decide_queued(&admission, &found);
+        if let Decision::NumberTaken { free: Some(free) } = decision {
             prop_assert_eq!(free.len(), numbers.len());
             prop_assert!(free.is_sorted_by(|one, next| one < next));
             prop_assert!(free.iter().all(|number| !found.taken.contains(number)));
-            let mut again = claim.clone();
-            again.admission.numbers = free;
+            let mut again = admission.clone();
+            again.numbers = free;
             let again = decide_queued(&again, &found);
             // Its own variable: the macro would read braces in a condition as a format's.
-            let still_taken = matches!(again, QueuedDecision::NumberTaken { .. });
+            let still_taken = matches!(again, Decision::NumberTaken { .. });
             prop_assert!(!still_taken);
         }
     }

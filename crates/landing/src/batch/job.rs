@@ -1,41 +1,44 @@
-//! The claims of one transaction.
+//! The admissions of one transaction.
 
 use std::time::{Duration, Instant};
 
+use chrono::TimeDelta;
 use coupon::{Numbers, TemplateId};
-use mysql_store::queued_landing::QueuedLanding;
+use mysql_store::landing::Landing;
 
-use crate::{
-    ids::{IdError, Ids},
-    lander::{self, BATCH_COUPONS_MAX},
-};
+use crate::ids::{IdError, Ids};
 
-/// A claim to land.
-pub(super) struct QueuedJob {
-    /// Its place in the batch.
-    pub(super) index: usize,
-    pub(super) landing: QueuedLanding,
+/// Most coupons in one transaction. A tenth would suffice for the flush not to be the bottleneck; MySQL's limit of
+/// 65,535 placeholders is far above.
+pub(crate) const BATCH_COUPONS_MAX: usize = 1000;
+
+/// An admission to land.
+#[derive(Clone)]
+pub struct Job<T> {
+    /// The caller's mark.
+    pub tag: T,
+    pub landing: Landing,
     /// Whether it was tried alone as often as allowed.
-    pub(super) given_up: bool,
-    /// The moment from which its hold is counted.
+    pub(crate) given_up: bool,
+    /// The moment for which the end of its hold was computed.
     held_as_of: Instant,
 }
 
-/// Claims that are tried together.
-#[derive(Default)]
-pub(super) struct Group {
-    pub(super) jobs: Vec<QueuedJob>,
-    /// Attempts since the group last shrank.
+/// Admissions that are tried together.
+pub(super) struct Group<T> {
+    pub(super) jobs: Vec<Job<T>>,
+    /// Attempts since the group last changed.
     pub(super) tries: u32,
     /// Attempts that ended in a conflict.
     pub(super) conflicts: u32,
 }
 
 /// Groups `jobs`, in order, into as few transactions as their coupons allow.
-pub(super) fn split(jobs: Vec<QueuedJob>) -> Vec<Group> {
-    let (mut groups, mut coupons) = (Vec::<Group>::new(), 0);
+pub(super) fn split<T>(jobs: Vec<Job<T>>) -> Vec<Group<T>> {
+    let mut groups = Vec::<Group<T>>::new();
+    let mut coupons = 0;
     for job in jobs {
-        let own = job.landing.landed.coupons.len();
+        let own = job.coupons();
         coupons += own;
         match groups.last_mut() {
             Some(group) if coupons <= BATCH_COUPONS_MAX => group.jobs.push(job),
@@ -48,25 +51,30 @@ pub(super) fn split(jobs: Vec<QueuedJob>) -> Vec<Group> {
     groups
 }
 
-impl QueuedJob {
-    pub(super) fn new(index: usize, landing: QueuedLanding) -> Self {
-        Self { index, landing, given_up: false, held_as_of: Instant::now() }
+impl<T> Job<T> {
+    /// An admission whose hold, if it has one, was computed for a landing now.
+    pub fn new(tag: T, landing: Landing) -> Self {
+        Self { tag, landing, given_up: false, held_as_of: Instant::now() }
     }
 
-    pub(super) fn template(&self) -> TemplateId {
+    pub(crate) fn template(&self) -> TemplateId {
         self.landing.landed.template_id
     }
 
+    pub(crate) fn coupons(&self) -> usize {
+        self.landing.landed.coupons.len()
+    }
+
     /// Gives its coupons these numbers of the user.
-    pub(super) fn give_numbers(&mut self, numbers: Numbers) {
+    pub(crate) fn give_numbers(&mut self, numbers: Numbers) {
         for (coupon, number) in self.landing.landed.coupons.iter_mut().zip(&numbers) {
             coupon.claim_no = i64::from(*number);
         }
-        self.landing.queued.admission.numbers = numbers;
+        self.landing.admission.numbers = numbers;
     }
 
     fn give_new_coupon_ids(&mut self, ids: &Ids) -> Result<(), IdError> {
-        let unlimited = self.landing.queued.admission.numbers.is_empty();
+        let unlimited = self.landing.admission.numbers.is_empty();
         for coupon in &mut self.landing.landed.coupons {
             coupon.id = ids.coupon()?;
             if unlimited {
@@ -77,29 +85,30 @@ impl QueuedJob {
     }
 }
 
-impl Group {
-    pub(super) fn new(jobs: Vec<QueuedJob>) -> Self {
-        Self { jobs, ..Self::default() }
+impl<T> Group<T> {
+    pub(super) fn new(jobs: Vec<Job<T>>) -> Self {
+        Self { jobs, tries: 0, conflicts: 0 }
     }
 
     /// Returns the landings of an attempt that begins now. Holds are counted from it, so that waiting for a lock or for
     /// MySQL takes nothing of them.
-    pub(super) fn land_now(&mut self) -> Vec<QueuedLanding> {
+    pub(super) fn land_now(&mut self) -> Vec<Landing> {
         for job in &mut self.jobs {
-            let waited = lander::delta(job.held_as_of.elapsed());
+            let waited = whole_milliseconds(job.held_as_of.elapsed());
             job.landing.landed.lands_later(waited);
             job.held_as_of += waited.to_std().unwrap_or(Duration::ZERO);
         }
         self.landings()
     }
 
-    pub(super) fn landings(&self) -> Vec<QueuedLanding> {
+    pub(super) fn landings(&self) -> Vec<Landing> {
         self.jobs.iter().map(|job| job.landing.clone()).collect()
     }
 
     /// Restarts the count of attempts, because the obstacle is another one now.
     pub(super) fn changed(&mut self) {
-        (self.tries, self.conflicts) = (0, 0);
+        self.tries = 0;
+        self.conflicts = 0;
     }
 
     /// Gives new ids to all coupons.
@@ -109,4 +118,9 @@ impl Group {
     pub(super) fn give_new_coupon_ids(&mut self, ids: &Ids) -> Result<(), IdError> {
         self.jobs.iter_mut().try_for_each(|job| job.give_new_coupon_ids(ids))
     }
+}
+
+/// Returns a measured time as times are stored.
+fn whole_milliseconds(time: Duration) -> TimeDelta {
+    TimeDelta::milliseconds(i64::try_from(time.as_millis()).unwrap_or_default())
 }

@@ -1,0 +1,335 @@
+//! Lands one batch: tries it as a whole; if that fails, rereads the rows, decides, and runs the rest again.
+//!
+//! Direct and queued claims have one engine. [`Mode`] is what differs: `direct` gives each admission an outcome for the
+//! client that waits, `crate::queued` gives each claim an end. `ahead` decides the admissions of one transaction
+//! together.
+
+mod ahead;
+pub mod direct;
+pub(crate) mod job;
+
+use std::{io, time::Duration};
+
+use coupon::{Decision, LandingMode, TemplateId};
+use mysql_store::{
+    MySqlConnection, StoreError,
+    landing::{self, Attempt},
+};
+use runtime::FailPoints;
+use thiserror::Error;
+use tokio::time::{error::Elapsed, sleep, timeout};
+use tracing::error;
+
+use self::{
+    ahead::decide_all,
+    job::{Group, split},
+};
+pub use self::{
+    direct::{DirectBatch, Outcome},
+    job::Job,
+};
+use crate::ids::{IdError, Ids};
+
+/// Attempts at an admission that is tried alone. Another attempt is needed only if the reread shows that the obstacle
+/// is gone again, because other transactions commit and roll back meanwhile.
+const ALONE_TRIES_MAX: u32 = 8;
+
+/// Pause before an admission is tried alone once more after a refusal, so that the obstacle has time to show.
+const ALONE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Attempts at a whole group against deadlocks and lock waits. Then the group is halved, so that a locked claim row
+/// delays only its own admissions. A locked stock row moves all admissions of its template at once.
+const WHOLE_TRIES_MAX: u32 = 4;
+
+/// Pause after a deadlock or a lock wait; the other transaction needs a flush or two.
+pub(crate) const CONFLICT_PAUSE: Duration = Duration::from_millis(2);
+
+/// Longest silence of MySQL within one attempt; far longer than a lander's lock wait timeout. Without this limit a
+/// half-open connection would delay its batch for many minutes. Over another connection the same batch finds out
+/// whether it landed.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// A run that ended before every admission had its end. The connection must not be used again.
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error("a batch could not be landed")]
+    Store(#[from] StoreError),
+    /// MySQL did not respond for ten seconds: `SILENCE_MAX`.
+    #[error("MySQL is silent")]
+    Silent(#[from] Elapsed),
+    #[error("a batch was interrupted")]
+    FailPoint(#[from] io::Error),
+    #[error("a batch has no ids for its coupons")]
+    Ids(#[from] IdError),
+}
+
+/// The claims of a batch that are direct, or those that are queued: their ends so far, and what differs on the way.
+pub trait Mode {
+    /// The caller's mark of an admission.
+    type Tag;
+
+    const LANDING: LandingMode;
+    const POINTS: Points;
+    /// The counter of repeated transactions.
+    const RETRIES: &'static str;
+    /// The reason in it for a locked stock row.
+    const LOCKED: &'static str;
+    /// Whether an attempt that ended in a conflict counts for an admission that is tried alone.
+    const COUNTS_CONFLICTS: bool;
+
+    /// Returns whether an error is the fault of one of the claims. Tried alone, only that one fails then. After any other
+    /// error all of them wait.
+    fn blames_a_claim(error: &StoreError) -> bool;
+
+    /// An admission landed now.
+    fn landed(&mut self, job: Job<Self::Tag>);
+
+    /// Follows a decision. Returns the admission if it is to be tried again. A number that is found taken shows that the
+    /// gate is wrong only if it `is_proven`: an admission that was tried alone met the duplicate. Otherwise a return may
+    /// just be giving the number back.
+    fn decided(
+        &mut self,
+        job: Job<Self::Tag>,
+        decision: Decision,
+        is_proven: bool,
+    ) -> Option<Again<Self::Tag>>;
+
+    /// The stock rows of these admissions' templates are locked. Returns those that are to be tried behind all others.
+    fn locked(&mut self, jobs: Vec<Job<Self::Tag>>) -> Vec<Job<Self::Tag>>;
+
+    /// An admission of this template has got a newer validity.
+    fn renewed(&mut self, template: TemplateId);
+
+    /// An admission was tried alone as often as allowed, and nothing is known to be in its way.
+    fn gave_up(&mut self, job: Job<Self::Tag>);
+
+    fn count_retry(reason: &'static str) {
+        metrics::counter!(Self::RETRIES, "reason" => reason).increment(1);
+    }
+}
+
+/// Names of fail points.
+#[derive(Debug)]
+pub struct Points {
+    pub(crate) before_begin: &'static str,
+    /// Before an end is recorded.
+    pub(crate) after_commit: &'static str,
+    /// After a wait for a lock.
+    pub(crate) locked: &'static str,
+    pub(crate) before_reread: &'static str,
+}
+
+/// An admission that is to be tried again.
+pub struct Again<T> {
+    pub(crate) job: Job<T>,
+    /// Whether it has other numbers now.
+    pub(crate) is_renumbered: bool,
+}
+
+/// Admissions to land, and in `mode` the ends so far.
+pub struct Batch<M: Mode> {
+    /// Groups still to be tried, each as one transaction, from the end.
+    groups: Vec<Group<M::Tag>>,
+    pub(crate) mode: M,
+    pub(crate) points: FailPoints,
+}
+
+impl<M: Mode> Batch<M> {
+    pub(crate) fn empty(mode: M, points: FailPoints) -> Self {
+        Self { groups: Vec::new(), mode, points }
+    }
+
+    /// Adds admissions, in order, before those of earlier calls: as many transactions as their coupons need.
+    pub(crate) fn add(&mut self, jobs: Vec<Job<M::Tag>>) {
+        self.groups.extend(split(jobs).into_iter().rev());
+    }
+
+    /// Runs until every admission has its end, or left this batch. Ends are in the order in which they were decided.
+    ///
+    /// # Errors
+    /// The connection failed. Call again with another one; nothing is lost, because landing is idempotent by claim
+    /// id.
+    pub async fn run(
+        &mut self,
+        connection: &mut MySqlConnection,
+        ids: &Ids,
+    ) -> Result<(), RunError> {
+        while let Some(mut group) = self.groups.pop() {
+            match self.try_group(&mut group, connection, ids).await {
+                Ok(()) => self.queue_again(group),
+                Err(error) => {
+                    if matches!(error, RunError::Silent(_)) {
+                        self.halve(group);
+                    } else {
+                        self.groups.push(group);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one attempt. Decided admissions leave the group; the rest are to be tried again.
+    async fn try_group(
+        &mut self,
+        group: &mut Group<M::Tag>,
+        connection: &mut MySqlConnection,
+        ids: &Ids,
+    ) -> Result<(), RunError> {
+        if group.jobs.len() == 1 && group.tries > group.conflicts {
+            sleep(ALONE_PAUSE).await;
+        }
+        self.points.reach(M::POINTS.before_begin).await?;
+        let landings = group.land_now();
+        let points = &self.points;
+        let reach = |point| points.reach(point);
+        let landing = landing::land_by_way_of(connection, M::LANDING, &landings, reach);
+        let attempt = timeout(SILENCE_MAX, landing).await?;
+        group.tries += 1;
+        match attempt {
+            Ok(Attempt::Landed) => {
+                self.points.reach(M::POINTS.after_commit).await?;
+                group.jobs.drain(..).for_each(|job| self.mode.landed(job));
+            }
+            Ok(Attempt::CouponIdTaken) => {
+                M::count_retry("coupon_id");
+                if let Err(error) = group.give_new_coupon_ids(ids) {
+                    // The taken id says nothing about the admissions, so the attempt does not count.
+                    group.changed();
+                    return Err(error.into());
+                }
+                // As for any duplicate, first check whether the admission itself has landed.
+                self.decide(group, connection, false).await?;
+            }
+            Ok(attempt @ (Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken)) => {
+                M::count_retry("refused");
+                let is_proven = attempt == Attempt::NumberTaken && group.jobs.len() == 1;
+                self.decide(group, connection, is_proven).await?;
+            }
+            Err(error) if error.is_conflict() => {
+                M::count_retry("conflict");
+                group.conflicts += 1;
+                if error.is_lock_wait() {
+                    self.take_locked(group, connection).await?;
+                } else {
+                    sleep(CONFLICT_PAUSE).await;
+                }
+            }
+            Err(error) if M::blames_a_claim(&error) => {
+                error!(error = runtime::report(&error), "a landing was refused by MySQL");
+                M::count_retry("error");
+            }
+            // MySQL may answer and yet take no landing, for example with a full disk.
+            Err(error) => {
+                if !error.is_unavailable() {
+                    M::count_retry("error");
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out of the group the admissions of templates whose stock row is still locked.
+    async fn take_locked(
+        &mut self,
+        group: &mut Group<M::Tag>,
+        connection: &mut MySqlConnection,
+    ) -> Result<(), RunError> {
+        self.points.reach(M::POINTS.locked).await?;
+        let templates = group.jobs.iter().map(Job::template).collect();
+        let locked = timeout(SILENCE_MAX, landing::locked(connection, &templates)).await??;
+        if locked.is_empty() {
+            return Ok(());
+        }
+        M::count_retry(M::LOCKED);
+        let is_locked = |job: &Job<M::Tag>| locked.contains(&job.template());
+        let (locked, rest) = group.jobs.drain(..).partition(is_locked);
+        group.jobs = rest;
+        group.changed();
+        let last = self.mode.locked(locked);
+        if !last.is_empty() {
+            self.groups.insert(0, Group::new(last));
+        }
+        Ok(())
+    }
+
+    /// Rereads the rows and decides. Admissions without an obstacle stay in the group.
+    async fn decide(
+        &mut self,
+        group: &mut Group<M::Tag>,
+        connection: &mut MySqlConnection,
+        is_proven: bool,
+    ) -> Result<(), RunError> {
+        self.points.reach(M::POINTS.before_reread).await?;
+        let landings = group.landings();
+        let reread = landing::reread(connection, M::LANDING, &landings);
+        let Some(found) = readable::<M, _>(timeout(SILENCE_MAX, reread).await?)? else {
+            return Ok(());
+        };
+        let decisions = decide_all(M::LANDING, &landings, found, is_proven);
+        let mut is_changed = false;
+        for (job, decision) in std::mem::take(&mut group.jobs).into_iter().zip(decisions) {
+            if let Some(again) = self.mode.decided(job, decision, is_proven) {
+                is_changed |= again.is_renumbered;
+                group.jobs.push(again.job);
+            }
+        }
+        is_changed |= group.jobs.len() < landings.len();
+        // The template's validity may have changed; the next attempts use the new one.
+        let again = group.jobs.iter_mut().map(|job| &mut job.landing).collect();
+        let renewing = landing::renew(connection, again);
+        if readable::<M, _>(timeout(SILENCE_MAX, renewing).await?)? == Some(true) {
+            is_changed = true;
+            group.jobs.iter().for_each(|job| self.mode.renewed(job.template()));
+        }
+        if is_changed {
+            group.changed();
+        }
+        Ok(())
+    }
+
+    /// Queues the rest of a group: unchanged if it shrank or met only conflicts, otherwise split, so that admissions
+    /// that obstruct each other (the same key or number twice) get decided.
+    fn queue_again(&mut self, mut group: Group<M::Tag>) {
+        let alone_tries = group.tries - if M::COUNTS_CONFLICTS { 0 } else { group.conflicts };
+        match group.jobs.len() {
+            0 => {}
+            1 if alone_tries >= ALONE_TRIES_MAX => {
+                group.jobs.drain(..).for_each(|job| self.mode.gave_up(job));
+            }
+            1 => self.groups.push(group),
+            _ if group.tries == 0 => self.groups.push(group),
+            _ if group.tries == group.conflicts && group.tries < WHOLE_TRIES_MAX => {
+                self.groups.push(group);
+            }
+            _ => self.halve(group),
+        }
+    }
+
+    /// Queues a group as two. MySQL may have been silent because the transaction is too large, and the same transaction
+    /// would take as long every time.
+    fn halve(&mut self, mut group: Group<M::Tag>) {
+        if group.jobs.len() < 2 {
+            self.groups.push(group);
+            return;
+        }
+        let second = group.jobs.split_off(group.jobs.len() / 2);
+        self.groups.push(Group::new(second));
+        self.groups.push(Group::new(group.jobs));
+    }
+}
+
+/// Returns what was read; `None` if a row cannot be read. Tried alone, only the claim of that row fails.
+fn readable<M: Mode, T>(read: Result<T, StoreError>) -> Result<Option<T>, RunError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.is_unreadable() => {
+            error!(error = runtime::report(&error), "what MySQL holds of a claim cannot be read");
+            M::count_retry("error");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
