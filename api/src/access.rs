@@ -43,7 +43,9 @@ impl Access {
         let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
         let id = sent.filter(|id| is_sane(id)).map(str::to_owned);
         let id = id.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)));
-        let (user, key, claim) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let user = OnceLock::new();
+        let key = OnceLock::new();
+        let claim = OnceLock::new();
         Arc::new(Self { id, user, key, claim })
     }
 
@@ -70,7 +72,8 @@ impl Access {
         if !is_slow && !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
-        let (id, status) = (self.id.as_str(), status.as_u16());
+        let id = self.id.as_str();
+        let status = status.as_u16();
         let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let user = self.user.get().map(|user| user.0);
         let key = self.key.get().map(|key| name_of(*key));

@@ -346,8 +346,8 @@ mod tests {
 
     #[test]
     fn every_code_is_answered_somewhere() {
-        let (mut text, mut paths) =
-            (String::new(), vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")]);
+        let mut text = String::new();
+        let mut paths = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")];
         while let Some(path) = paths.pop() {
             if path.is_dir() {
                 paths.extend(fs::read_dir(&path).unwrap().map(|file| file.unwrap().path()));

@@ -285,7 +285,8 @@ impl Config {
     }
 
     pub(crate) fn bounds_of_claims(&self) -> Bounds {
-        let (under_way, copies) = (self.claims_under_way_max, self.gate_copies);
+        let under_way = self.claims_under_way_max;
+        let copies = self.gate_copies;
         Bounds { under_way, ask_max: GRACE, copies }
     }
 

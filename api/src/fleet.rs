@@ -103,7 +103,8 @@ async fn one(client: &Client, peer: &str, address: Result<SocketAddr, String>) -
 async fn health_of(client: &Client, address: SocketAddr) -> Result<Value, String> {
     let asked = async {
         let answer = client.get(format!("http://{address}/health")).send().await?;
-        let (mut answer, mut body) = (answer.error_for_status()?, Vec::<u8>::new());
+        let mut answer = answer.error_for_status()?;
+        let mut body = Vec::<u8>::new();
         while body.len() <= ANSWER_BYTES_MAX
             && let Some(piece) = answer.chunk().await?
         {

@@ -140,7 +140,8 @@ fn parse(bytes: &[u8]) -> Option<Receipt> {
         1 => {
             let (partition, rest) = rest.split_first_chunk()?;
             let (offset, rest) = rest.split_first_chunk()?;
-            let (partition, offset) = (i32::from_be_bytes(*partition), i64::from_be_bytes(*offset));
+            let partition = i32::from_be_bytes(*partition);
+            let offset = i64::from_be_bytes(*offset);
             (Some(QueuePosition { partition, offset }), rest)
         }
         _ => return None,
@@ -199,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_receipt_is_read_back_whole_and_fits_an_address() {
-        let (receipts, now) = (receipts(), at(1_800_000_001_000));
+        let receipts = receipts();
+        let now = at(1_800_000_001_000);
         let longest = RequestId::from_client(&"k".repeat(limit::REQUEST_ID_BYTES_MAX)).unwrap();
         for key in [RequestId::absent(), RequestId::from_client("k").unwrap(), longest] {
             for place in [None, receipt().place] {
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_receipt_serves_no_other_claim_and_no_other_secret() {
-        let (receipts, now) = (receipts(), receipt().accepted_at);
+        let receipts = receipts();
+        let now = receipt().accepted_at;
         let text = receipts.issue(OWNER, &receipt());
         for other in [
             Owner { template: TemplateId(8), ..OWNER },
@@ -241,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_receipt_ends_after_its_age_and_not_before() {
-        let (receipts, accepted) = (receipts(), receipt().accepted_at);
+        let receipts = receipts();
+        let accepted = receipt().accepted_at;
         let text = receipts.issue(OWNER, &receipt());
         assert!(receipts.read(&text, OWNER, accepted + AGE_MAX).is_ok());
         let late = accepted + AGE_MAX + TimeDelta::milliseconds(1);
@@ -257,7 +261,8 @@ mod tests {
 
         #[test]
         fn a_receipt_with_one_bit_changed_is_refused(bit in 0_usize..600) {
-            let (receipts, now) = (receipts(), receipt().accepted_at);
+            let receipts = receipts();
+            let now = receipt().accepted_at;
             let text = receipts.issue(OWNER, &receipt());
             let mut bytes = URL_SAFE_NO_PAD.decode(text).unwrap();
             let place = bit % (bytes.len() * 8);

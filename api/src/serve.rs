@@ -61,7 +61,8 @@ const EXPORTS_OF_MERCHANT: usize = 2;
 /// Serves until the process is to stop.
 pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     // Added before the first wait: a part that is missing from `/readyz` counts as ready.
-    let (http, servers) = (context.health.part("http"), ServerHealth::of(&config, &context.health));
+    let http = context.health.part("http");
+    let servers = ServerHealth::of(&config, &context.health);
     config.validate()?;
     let (listener, connections) = intake(&config)?;
     let pool = mysql(&config).await?;
@@ -81,7 +82,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let queue = Arc::new(Queue::new(&config, context.stop_token()));
     let (gates, keeper) = gates(&config, &pool, &gate, &queue, &holder);
     let sale_clock = sale_clock(&context, &pool).await?;
-    let (now, bounds) = (now_of(&sale_clock), config.bounds_of_claims());
+    let now = now_of(&sale_clock);
+    let bounds = config.bounds_of_claims();
     let claims = Claims::new(gates.clone(), landers, settler, now, bounds, points.clone());
     let templates = TemplateCache::new(pool.clone(), context.clock.clone(), &config);
     let auth = auth(&config, &pool, context.clock.clone()).await?;
@@ -144,7 +146,8 @@ fn measure(
     connections: &Arc<Connections>,
     queue: Arc<Queue>,
 ) {
-    let (measured, stop) = (Arc::clone(connections), context.stop_token());
+    let measured = Arc::clone(connections);
+    let stop = context.stop_token();
     let measuring = api_metrics::measure(claims.clone(), pool.clone(), measured, queue, stop);
     context.spawn("measure", ended(measuring));
 }
@@ -158,7 +161,8 @@ fn keep_gates(
     resolver: Resolver,
     last: &CancellationToken,
 ) {
-    let (sold_out, stop) = (app.gates.sold_out().clone(), last.clone());
+    let sold_out = app.gates.sold_out().clone();
+    let stop = last.clone();
     context.spawn("sold out", ended(async move { sold_out.watch(stop).await }));
     // By both clocks: what it ends for a sale that is over, it ends for good.
     let own = context.clock.clone();
@@ -171,7 +175,9 @@ fn keep_gates(
 
 /// Keeps the worker number until `last`.
 fn keep_lease(ids: &Arc<Ids>, context: &Context, last: &CancellationToken) -> JoinHandle<()> {
-    let (ids, clock, last) = (Arc::clone(ids), context.clock.clone(), last.clone());
+    let ids = Arc::clone(ids);
+    let clock = context.clock.clone();
+    let last = last.clone();
     tokio::spawn(async move { ids.keep(|| clock.now(), last).await })
 }
 
@@ -183,7 +189,8 @@ fn gates(
     queue: &Queue,
     holder: &str,
 ) -> (Gates, Keeper) {
-    let (preload, points) = (config.preload(), config.fail_points.clone());
+    let preload = config.preload();
+    let points = config.fail_points.clone();
     Gates::new(pool.clone(), gate.clone(), queue.of_claims(), holder, preload, points)
 }
 
@@ -228,7 +235,8 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
 }
 
 async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result<Arc<Auth>> {
-    let (tokens, keys) = (tokens(config).await?, KeyCache::new(pool.clone()));
+    let tokens = tokens(config).await?;
+    let keys = KeyCache::new(pool.clone());
     Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
 }
 

@@ -28,7 +28,8 @@ where
     let left = Arc::new(Mutex::new(items));
     let mut tasks = JoinSet::new();
     for _ in 0..connections {
-        let (send, left) = (send.clone(), Arc::clone(&left));
+        let send = send.clone();
+        let left = Arc::clone(&left);
         tasks.spawn(async move {
             let mut times = Vec::new();
             while let Some(item) = next(&left) {

@@ -37,9 +37,6 @@ pub struct Exported {
 
 /// Stops tailer, consumer and expiry worker, so that they do not work meanwhile, and makes a template with
 /// [`ROWS`] coupons.
-///
-/// # Errors
-/// The platform fails.
 pub async fn prepare(stage: &mut Stage, url: &str) -> Result<TemplateId> {
     let new = NewTemplate::simple("An export", 1, stage.clock.now(), TimeDelta::hours(1));
     let template = stage.api.create(&new).await?.id;
@@ -66,7 +63,8 @@ pub async fn measure(stage: &Stage, template: TemplateId, accept: &str) -> Resul
     let request = stage.api.operator(Method::GET, &path).header("accept", accept);
     let began = Instant::now();
     let mut answer = request.timeout(PATIENCE).send().await?.error_for_status()?;
-    let (mut bytes, mut lines) = (0_usize, 0_i64);
+    let mut bytes = 0_usize;
+    let mut lines = 0_i64;
     while let Some(piece) = answer.chunk().await.context("the export broke off")? {
         bytes += piece.len();
         lines += i64::try_from(piece.iter().filter(|byte| **byte == b'\n').count())?;
@@ -85,7 +83,8 @@ pub async fn measure(stage: &Stage, template: TemplateId, accept: &str) -> Resul
 pub async fn bare(url: &str, template: TemplateId) -> Result<f64> {
     let mut connection = connect::single(url).await?;
     let began = Instant::now();
-    let (mut behind, mut rows) = (None, 0);
+    let mut behind = None;
+    let mut rows = 0;
     loop {
         let chunk = history::coupons(&mut connection, template, None, behind, CHUNK).await?;
         rows += i64::try_from(chunk.len())?;

@@ -73,9 +73,6 @@ pub struct Lapsed {
 
 /// Stops the worker, and inserts at least `coupons` holds of users from `first` on whose common end is now. Their template is
 /// published, and its gate open.
-///
-/// # Errors
-/// The platform fails.
 pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<HeldTemplate> {
     stage.platform.expiry_worker.stop().await?;
     let coupons = storm::rounded(coupons);
@@ -92,9 +89,6 @@ pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<Held
 }
 
 /// Has the gate rebuilt, and returns the time until the new one is open.
-///
-/// # Errors
-/// The platform fails.
 pub async fn rebuild(stage: &Stage, held: &HeldTemplate) -> Result<Duration> {
     let meta = stage.sources.gate.meta(held.template).await?.context("the gate is not loaded")?;
     let began = Instant::now();

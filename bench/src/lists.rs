@@ -161,7 +161,8 @@ pub async fn time_pages(stage: &Stage) -> Result<Pages> {
         give(stage, template, user, coupons).await?;
     }
     stage.at_rest().await?;
-    let (short, long) = (stage.api.shopper(SHORT.0)?, stage.api.shopper(LONG.0)?);
+    let short = stage.api.shopper(SHORT.0)?;
+    let long = stage.api.shopper(LONG.0)?;
     let short_list = time_list(stage, &short, SHORT.1).await?;
     let before = api_peak_mib(stage)?;
     let long_list = time_list(stage, &long, LONG.1).await?;
@@ -195,7 +196,8 @@ async fn time_list(stage: &Stage, shopper: &Shopper, coupons: u32) -> Result<Lis
     }
     let rebuilt = rebuilds(stage).await?;
     let last_page = find_last_page(shopper, coupons).await?;
-    let (mut first, mut last) = (Latency::default(), Latency::default());
+    let mut first = Latency::default();
+    let mut last = Latency::default();
     for _ in 0..REPETITIONS {
         first.record(time_page(shopper, &first_page()).await?);
         last.record(time_page(shopper, &last_page).await?);
@@ -250,7 +252,8 @@ async fn time_page(shopper: &Shopper, query: &CouponQuery) -> Result<Duration> {
 
 /// Walks a list of this many coupons to its last page.
 async fn find_last_page(shopper: &Shopper, coupons: u32) -> Result<CouponQuery> {
-    let (mut query, mut seen) = (first_page(), 0);
+    let mut query = first_page();
+    let mut seen = 0;
     loop {
         let page = shopper.coupons(&query).await?;
         seen += page.data.len();
@@ -333,7 +336,8 @@ async fn once_each<L: Lister>(lister: &Arc<L>) -> Result<f64> {
     let next = Arc::new(AtomicI64::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..CONNECTIONS {
-        let (lister, next) = (Arc::clone(lister), Arc::clone(&next));
+        let lister = Arc::clone(lister);
+        let next = Arc::clone(&next);
         tasks.spawn(async move {
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);

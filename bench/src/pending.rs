@@ -35,9 +35,6 @@ pub struct Pending {
 
 /// Inserts `coupons` coupons that end in a month and a bulk of due ones, restarts MySQL with cold
 /// caches, and starts the worker.
-///
-/// # Errors
-/// The platform fails.
 pub async fn measure(
     servers: &mut BareServers,
     stage: &mut Stage,

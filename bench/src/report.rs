@@ -43,9 +43,6 @@ pub fn quantiles(latency: &Latency) -> String {
 }
 
 /// Writes the figures to `file`, if given.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_json(file: Option<&Path>, figures: &impl Serialize) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
     let json = serde_json::to_string_pretty(figures)? + "\n";

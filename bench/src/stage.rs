@@ -46,25 +46,16 @@ pub struct Stage {
 
 impl BareServers {
     /// Starts the servers with empty data.
-    ///
-    /// # Errors
-    /// A server does not start.
     pub async fn start() -> Result<Self> {
         Self::start_with(&Options::default()).await
     }
 
     /// Like [`BareServers::start`], with MySQL's memory as in ops/mysql.cnf.
-    ///
-    /// # Errors
-    /// A server does not start.
     pub async fn start_as_installed() -> Result<Self> {
         Self::start_as_installed_of(Flavor::default()).await
     }
 
     /// Like [`BareServers::start_as_installed`], of this kind of database server.
-    ///
-    /// # Errors
-    /// A server does not start.
     pub async fn start_as_installed_of(flavor: Flavor) -> Result<Self> {
         let database_arguments = sizes_as_installed(flavor);
         Self::start_with(&Options { flavor, database_arguments, ..Options::default() }).await
@@ -72,9 +63,6 @@ impl BareServers {
 
     /// Like [`BareServers::start_as_installed`], also with the memory that ops/redis-gate.conf and ops/redis-view.conf
     /// give to Redis, and the broker's usual compilers: for benches of a million claims, and load that lasts for minutes.
-    ///
-    /// # Errors
-    /// A server does not start.
     pub async fn start_for_minutes() -> Result<Self> {
         let database_arguments = sizes_as_installed(Flavor::default());
         let options = Options { database_arguments, kafka_optimised: true, ..Options::default() };
@@ -86,9 +74,6 @@ impl BareServers {
     }
 
     /// Like [`BareServers::start`], with other options.
-    ///
-    /// # Errors
-    /// A server does not start.
     pub async fn start_with(options: &Options) -> Result<Self> {
         let folder = project_root().join(".dev/bench");
         wipe(&folder)?;
@@ -100,25 +85,16 @@ impl BareServers {
     }
 
     /// Starts a platform.
-    ///
-    /// # Errors
-    /// A process does not start.
     pub async fn platform(&self) -> Result<Stage> {
         self.platform_of(1).await
     }
 
     /// Starts a platform with this many apis. The stage's client uses the first.
-    ///
-    /// # Errors
-    /// A process does not start.
     pub async fn platform_of(&self, apis: usize) -> Result<Stage> {
         self.start_platform(apis, &[]).await
     }
 
     /// Starts a platform with these settings.
-    ///
-    /// # Errors
-    /// A process does not start.
     pub async fn platform_with(&self, settings: &[(&str, &str)]) -> Result<Stage> {
         self.start_platform(1, settings).await
     }
@@ -134,7 +110,8 @@ impl BareServers {
         let platform = Platform::start(endpoints.clone(), options).await?;
         let clock = Clock::system();
         let options = &platform.options;
-        let (url, secret) = (platform.api_url(), &options.jwt_secret);
+        let url = platform.api_url();
+        let secret = &options.jwt_secret;
         let api = Api::new(url, secret, &options.operator_key, clock.clone())?;
         let settings = Settings {
             database_url: endpoints.database_url.parse()?,
@@ -160,9 +137,6 @@ impl BareServers {
 
 impl Stage {
     /// Process ids of the servers and of the platform, by name.
-    ///
-    /// # Errors
-    /// A process does not run.
     pub fn pids(&mut self, servers: &BareServers) -> Result<Vec<(String, u32)>> {
         let servers = &servers.stack;
         let servers = [&servers.database, &servers.gate, &servers.view, &servers.kafka];

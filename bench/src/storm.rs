@@ -50,9 +50,6 @@ const FIRST_CLAIMER: i64 = 1 << 40;
 
 /// Measures raw chunked updates per second in a separate database: the same change with the same schema, trigger and
 /// indexes, in primary key order, without any reads. Returns the best of `CHUNKS`.
-///
-/// # Errors
-/// The database fails.
 pub async fn ceiling(url: &str, coupons: i64) -> Result<f64> {
     migrate::run(url).await?;
     let mut connection = connect::single(url).await?;
@@ -102,9 +99,6 @@ pub struct Flipped {
 
 /// Stops the worker, inserts `coupons` coupons of users from `first` on whose common deadline is now, and waits until
 /// the consumer has applied them.
-///
-/// # Errors
-/// The platform fails.
 pub async fn prepare(stage: &mut Stage, first: i64, coupons: i64) -> Result<Prepared> {
     let ended = ended(stage).await?;
     stage.platform.expiry_worker.stop().await?;
@@ -273,9 +267,6 @@ async fn claim(
 }
 
 /// Inserts at least `coupons` coupons in whole bulks, a day before they end at `deadline`. Returns their number.
-///
-/// # Errors
-/// A statement fails.
 pub async fn insert(url: &str, first: i64, coupons: i64, deadline: DateTime<Utc>) -> Result<i64> {
     let mut connection = connect::single(url).await?;
     for bulk in 0..rounded(coupons) / BULK_ROWS {

@@ -40,7 +40,8 @@ pub async fn rows_per_second(stage: &mut Stage) -> Result<f64> {
     let deadline = Instant::now() + DRAINED_MAX;
     let mut first = None;
     loop {
-        let (held, at) = (messages(stage).await?, Instant::now());
+        let held = messages(stage).await?;
+        let at = Instant::now();
         if held >= all {
             let (count, since) = first.unwrap_or((before, at - LOOK_EVERY));
             return Ok((held - count) as f64 / (at - since).as_secs_f64());

@@ -145,7 +145,8 @@ pub fn binlog(data: &[u8]) {
 }
 
 fn packet(bytes: &mut Bytes<'_>) -> Option<Packet> {
-    let (kind, flags) = (bytes.u8().ok()?, bytes.u8().ok()?);
+    let kind = bytes.u8().ok()?;
+    let flags = bytes.u8().ok()?;
     let length = usize::from(bytes.u16().ok()?);
     let mut event = vec![0, 0, 0, 0, kind, 1, 0, 0, 0, 0, 0, 0, 0, 50, 0, 0, 0, flags, 0];
     event.extend(bytes.take(length).ok()?);

@@ -13,8 +13,9 @@ pub fn watch(
     config: &Config,
     context: &Context,
 ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
-    let (url, stop, clock) =
-        (config.database_url.clone(), context.stop_token(), context.clock.clone());
+    let url = config.database_url.clone();
+    let stop = context.stop_token();
+    let clock = context.clock.clone();
     let mysql = context.health.server("mysql", &runtime::address(url.expose()));
     let kafka = (!config.dry_run).then(|| {
         let brokers = config.brokers();

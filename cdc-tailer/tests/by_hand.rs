@@ -76,7 +76,8 @@ async fn a_dry_run_prints_changes_as_lines_and_needs_no_broker() {
         output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
     });
     // It prints changes from now on: its first line is one of these.
-    let (began, mut id) = (Instant::now(), 0);
+    let began = Instant::now();
+    let mut id = 0;
     let line = loop {
         id += 1;
         test.sql(&coupon(id, 1));

@@ -96,7 +96,8 @@ impl Marked {
         let path = Path::new(test.sql("select @@datadir").trim()).join(name);
         let bytes = fs::read(&path).unwrap();
         let at = position(&bytes, MARK.as_bytes());
-        let (mut table_map, mut rows) = (0..0, FIRST_EVENT..FIRST_EVENT);
+        let mut table_map = 0..0;
+        let mut rows = FIRST_EVENT..FIRST_EVENT;
         while !rows.contains(&at) {
             if bytes.get(rows.start + KIND_AT) == Some(&TABLE_MAP) {
                 table_map = rows.clone();

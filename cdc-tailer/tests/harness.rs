@@ -226,10 +226,12 @@ impl Harness {
         let checkpoint = self.checkpoint().await;
         let changed = checkpoint.replace(from, to);
         assert_ne!(checkpoint, changed, "{from}");
-        let (brokers, database) = (&self.scope.endpoints.kafka_brokers, &self.scope.database);
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let database = &self.scope.database;
         let id = format!("{}.cdc-tailer.{database}", self.names.prefix());
         let writer = FencedWriter::take_over(brokers, &id).await.unwrap();
-        let (topic, key) = (self.names.checkpoint(), database.as_bytes());
+        let topic = self.names.checkpoint();
+        let key = database.as_bytes();
         writer.write(&topic, key, changed.as_bytes()).await.unwrap();
     }
 

@@ -47,7 +47,8 @@ async fn reset_under_it(flavor: Flavor) {
     let tailer = test.start().await;
     let mut all = BTreeSet::new();
     for (round, written, rewritten) in [(1, 50, 300), (2, 100, 3), (3, 5, 60)] {
-        let (first, second) = (round * 1000, round * 1000 + 500);
+        let first = round * 1000;
+        let second = round * 1000 + 500;
         insert(&test, first..=first + written);
         test.coupon_ids_containing(first + written).await;
         reset(&test, flavor);

@@ -40,7 +40,8 @@ async fn committed_rows_come_in_order_with_their_values() {
     let events = test.coupons(4).await;
     let ops: Vec<_> = events.iter().map(|event| event.op).collect();
     assert_eq!(ops, [Op::Create, Op::Create, Op::Update, Op::Delete]);
-    let (before, after) = (events[2].before.clone().unwrap(), events[2].after.clone().unwrap());
+    let before = events[2].before.clone().unwrap();
+    let after = events[2].after.clone().unwrap();
     assert_eq!((before.version, before.used_at, before.order_ref.as_deref()), (1, None, None));
     assert_eq!((after.id, after.user_id, after.status, after.version), (1, 70, 1, 2));
     assert_eq!(after.used_at, Some(1_777_957_505_555));

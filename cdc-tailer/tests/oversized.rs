@@ -84,7 +84,8 @@ async fn a_topic_that_takes_no_message_of_that_size_is_waited_for_until_its_sett
     let tailer = test.start().await;
     let topic = test.names.stock_movement();
     let limit = async |bytes: usize| {
-        let (brokers, bytes) = (test.brokers(), bytes.to_string());
+        let brokers = test.brokers();
+        let bytes = bytes.to_string();
         verify::set(brokers, &topic, "max.message.bytes", &bytes).await.unwrap();
     };
     limit(BETWEEN_SHORT_AND_LONG).await;

@@ -33,7 +33,8 @@ impl CuttingProxy {
         let counted = Arc::clone(&broken);
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+                let client = client.unwrap();
+                let server = TcpStream::connect(server).unwrap();
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 thread::spawn(move || pass(back.0, back.1, |_| true));
                 let counted = Arc::clone(&counted);

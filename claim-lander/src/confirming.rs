@@ -150,8 +150,10 @@ impl Shop<'_> {
             Ok(payment) => payment.encode(),
             Err(payload) => payload.clone(),
         };
-        let (source, trace_parent) = (self.names.payments(), None);
-        let (offset, key) = (message.offset, message.key.clone());
+        let source = self.names.payments();
+        let trace_parent = None;
+        let offset = message.offset;
+        let key = message.key.clone();
         let letter = DeadLetter { source, partition, offset, key, payload, trace_parent, reason };
         letter.put_aside(self.producer, self.names).await;
         warn!(
@@ -180,7 +182,8 @@ pub(crate) fn plain<'a>(
     messages: &'a [LaneMessage<PaymentMessage>],
     waiting: &HashSet<ClaimId>,
 ) -> BTreeMap<MerchantId, Vec<(i64, &'a PaymentMessage)>> {
-    let (mut names, mut claims) = (HashSet::new(), waiting.clone());
+    let mut names = HashSet::new();
+    let mut claims = waiting.clone();
     let mut plain: BTreeMap<MerchantId, Vec<_>> = BTreeMap::new();
     for LaneMessage { offset, body, .. } in messages {
         let Ok(payment) = body else { continue };

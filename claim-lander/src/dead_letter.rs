@@ -48,7 +48,8 @@ impl DeadLetter {
 
     /// Sends the letter, truncated if it is too long: a letter that no broker accepts would be sent for ever.
     async fn send(&self, producer: &Producer, names: &TopicNames) -> Result<(), TopicError> {
-        let (partition, offset) = (self.partition.to_string(), self.offset.to_string());
+        let partition = self.partition.to_string();
+        let offset = self.offset.to_string();
         let bytes = self.payload.len().to_string();
         let mut headers: Vec<(&str, &[u8])> = vec![
             ("source-topic", self.source.as_bytes()),
@@ -60,7 +61,8 @@ impl DeadLetter {
         if let Some(parent) = &self.trace_parent {
             headers.push((HEADER_TRACE_PARENT, cut(parent.as_bytes(), HEADER_BYTES_MAX)));
         }
-        let (key, payload) = (cut(&self.key, KEY_BYTES_MAX), cut(&self.payload, PAYLOAD_BYTES_MAX));
+        let key = cut(&self.key, KEY_BYTES_MAX);
+        let payload = cut(&self.payload, PAYLOAD_BYTES_MAX);
         producer.send(&names.dead_letter(), None, key, payload, &headers).await?;
         Ok(())
     }

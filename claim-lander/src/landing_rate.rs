@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn the_pace_is_that_of_the_time_with_work() {
-        let (mut rate, start) = (LandingRate::default(), Instant::now());
+        let mut rate = LandingRate::default();
+        let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         assert_eq!(measure(&mut rate, at(0)), 0, "unknown");
         rate.begin(at(1_000));
@@ -78,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_batch_that_does_not_end_lowers_the_pace() {
-        let (mut rate, start) = (LandingRate::default(), Instant::now());
+        let mut rate = LandingRate::default();
+        let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         rate.begin(at(0));
         rate.end(at(1_000), 900);

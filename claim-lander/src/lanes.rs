@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn progress_is_told_on_a_change() {
-        let (lanes, now) = (Lanes::default(), Instant::now());
+        let lanes = Lanes::default();
+        let now = Instant::now();
         assert_eq!(seen(&lanes, 5, now), None, "how far it is must be asked for");
         lanes.learn(3, 5);
         assert!(lanes.is_known(3));
@@ -149,7 +150,8 @@ mod tests {
 
     #[test]
     fn what_waits_in_a_topic_that_was_made_anew_is_shown() {
-        let (lanes, now) = (Lanes::default(), Instant::now());
+        let lanes = Lanes::default();
+        let now = Instant::now();
         lanes.learn(3, 500);
         assert_eq!(seen(&lanes, 500, now), Some((500, 500, true)));
         lanes.begin(3, (0, DateTime::UNIX_EPOCH), now);

@@ -96,9 +96,11 @@ pub async fn run(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     metrics::describe();
-    let (partitions, payments) = (health.part("partitions"), health.part("payments"));
+    let partitions = health.part("partitions");
+    let payments = health.part("payments");
     let servers = ServerHealth::of(config, health);
-    let (brokers, names) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
+    let brokers = &config.kafka_brokers;
+    let names = TopicNames::new(&config.topic_prefix);
     let database_url = config.database_url.expose();
     let pool = migrate::checked_pool(database_url, MYSQL_CONNECTIONS)
         .await
@@ -108,7 +110,8 @@ pub async fn run(
     let reader = ClaimsReader::join(brokers, &names, ConsumerOptions::default()).await?;
     let gate_url = config.gate_redis_url.expose();
     let (reports, reporter) = GateReports::new(gate_url, &config.key_prefix, pool.clone());
-    let (lanes, offsets) = (Lanes::default(), QueueOffsets::new(brokers, &names));
+    let lanes = Lanes::default();
+    let offsets = QueueOffsets::new(brokers, &names);
     let ending = stop.child_token();
     let work = Work {
         reader: &reader,
@@ -135,7 +138,8 @@ pub async fn run(
     let away = Away { reader: &reader, pool: &pool, has_left };
     let landers: Vec<_> = (0..LANDERS + SPARES)
         .map(|_| {
-            let (reports, clock) = (reports.clone(), clock.clone());
+            let reports = reports.clone();
+            let clock = clock.clone();
             let now = move || clock.now();
             let points = config.fail_points.clone();
             work.run(QueuedLander::connect(database_url, &ids, reports, now, points))

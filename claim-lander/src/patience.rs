@@ -158,8 +158,10 @@ mod tests {
 
     #[test]
     fn a_claim_is_unknown_once_the_landers_have_passed_what_was_queued_after_the_first_look() {
-        let (first, early) = (DateTime::UNIX_EPOCH, reach(9, 9));
-        let (old, mut patience) = (first - LONGEST, Patience::new());
+        let first = DateTime::UNIX_EPOCH;
+        let early = reach(9, 9);
+        let old = first - LONGEST;
+        let mut patience = Patience::new();
         patience.after_look(first, old, None);
         let mut look = |reach: &TopicReach| patience.after_look(first + SETTLE, old, Some(reach));
         assert_eq!([look(&early), look(&early)], [Verdict::LookAgain; 2], "asked too early");
@@ -171,7 +173,8 @@ mod tests {
     #[test]
     fn the_ends_of_a_topic_that_was_made_anew_are_not_waited_for() {
         let first = DateTime::UNIX_EPOCH;
-        let (old, mut patience) = (first - LONGEST, Patience::new());
+        let old = first - LONGEST;
+        let mut patience = Patience::new();
         patience.after_look(first, old, None);
         let mut look = |reach: TopicReach| patience.after_look(first + SETTLE, old, Some(&reach));
         assert_eq!([look(reach(8, 10)), look(reach(0, 2))], [Verdict::LookAgain; 2]);

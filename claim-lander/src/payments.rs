@@ -82,9 +82,11 @@ impl Shop<'_> {
     /// # Errors
     /// The topic is missing, or consuming fails for good.
     pub(crate) async fn run(&self, part: &Part, stop: &CancellationToken) -> anyhow::Result<()> {
-        let (brokers, options) = (&self.config.kafka_brokers, ConsumerOptions::default());
+        let brokers = &self.config.kafka_brokers;
+        let options = ConsumerOptions::default();
         let reader = PaymentsReader::join(brokers, self.names, options).await?;
-        let (turns, early) = (Semaphore::new(AT_ONCE), Early::default());
+        let turns = Semaphore::new(AT_ONCE);
+        let early = Early::default();
         let payments = Payments { shop: self, reader: &reader, stop, turns, early };
         let (has_left, leaving) = watch::channel(false);
         let away = Away { reader: &reader, pool: self.pool, has_left };
@@ -199,7 +201,8 @@ impl Payments<'_> {
             Ok(payment) => payment,
             Err(payload) => return Next::Ends(unreadable(payload)),
         };
-        let (claim, mut patience) = (payment.claim_id, Patience::new());
+        let claim = payment.claim_id;
+        let mut patience = Patience::new();
         let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
         while !self.stop.is_cancelled() {
             if self.early.claims(partition).contains(&claim) {
@@ -229,7 +232,8 @@ impl Payments<'_> {
 
     /// Keeps checking the payments that wait for their claims. Returns only on an error.
     async fn look_again(&self) -> anyhow::Result<()> {
-        let (owned, mut last) = (self.reader.rebalances(), LastReach::default());
+        let owned = self.reader.rebalances();
+        let mut last = LastReach::default();
         loop {
             self.early.any().await;
             tokio::time::sleep(LOOK_EVERY).await;
@@ -257,7 +261,8 @@ impl Payments<'_> {
                 return Ok(());
             }
         };
-        let (mut missing, mut stopped) = (Vec::new(), HashSet::new());
+        let mut missing = Vec::new();
+        let mut stopped = HashSet::new();
         for one in due {
             let Ok(payment) = &one.message.body else { continue };
             if !known.contains(&one.claim) {

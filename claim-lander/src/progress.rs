@@ -88,8 +88,10 @@ impl Publisher<'_> {
             return Ok(0);
         };
         if is_news {
-            let (topic, key) = (self.names.claim_progress(), progress.key());
-            let (key, payload) = (key.as_bytes(), progress.encode());
+            let topic = self.names.claim_progress();
+            let key = progress.key();
+            let key = key.as_bytes();
+            let payload = progress.encode();
             self.producer.send(&topic, None, key, &payload, &[]).await?;
             self.lanes.published(progress);
         }
@@ -100,7 +102,8 @@ impl Publisher<'_> {
 /// Publishes all partitions concurrently, and returns the sum. A partition that fails or takes long, perhaps because it
 /// has no leader, delays no other. The first error is returned at the end.
 async fn publish_all<E>(publishing: Vec<impl Future<Output = Result<i64, E>>>) -> Result<i64, E> {
-    let (mut sum, mut failed) = (0, None);
+    let mut sum = 0;
+    let mut failed = None;
     let mut published = stream::iter(publishing).buffer_unordered(AT_ONCE);
     while let Some(published) = published.next().await {
         match published {
@@ -130,7 +133,8 @@ mod tests {
         let reader = &ClaimsReader::join(brokers, names, ConsumerOptions::default()).await.unwrap();
         let producer = &Producer::connect(brokers, ProducerOptions::default()).await.unwrap();
         let offsets = QueueOffsets::new(brokers, names);
-        let (lanes, clock) = (&Lanes::default(), &Clock::system());
+        let lanes = &Lanes::default();
+        let clock = &Clock::system();
         let (_, has_left) = watch::channel(false);
         let publisher = Publisher { reader, lanes, offsets, producer, names, clock, has_left };
         assert_eq!(publisher.publish().await.unwrap(), None);

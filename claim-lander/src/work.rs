@@ -129,9 +129,12 @@ impl Work<'_> {
         let next_offset = last.offset + 1;
         self.lanes.begin(partition, (first.offset, first.at), Instant::now());
         self.points.reach("lander.after_take").await?;
-        let (mut claims, mut origins, mut letters) = (Vec::new(), Vec::new(), Vec::new());
+        let mut claims = Vec::new();
+        let mut origins = Vec::new();
+        let mut letters = Vec::new();
         for message in messages {
-            let (offset, key) = (message.offset, message.key);
+            let offset = message.offset;
+            let key = message.key;
             match message.body {
                 Ok(claim) => {
                     claims.push(claim);
@@ -139,7 +142,8 @@ impl Work<'_> {
                 }
                 Err(payload) => {
                     let reason = decode_claim(&payload).err().map(|error| runtime::report(&error));
-                    let (reason, trace_parent) = (reason.unwrap_or_default(), None);
+                    let reason = reason.unwrap_or_default();
+                    let trace_parent = None;
                     letters.push(DeadLetter {
                         source: self.names.claims(),
                         partition,
@@ -197,7 +201,8 @@ impl Work<'_> {
     ) -> Option<DeadLetter> {
         let reason = end.dead_letter()?.to_owned();
         let trace_parent = claim.admission.claim.trace_parent.clone();
-        let (source, payload) = (self.names.claims(), encode_claim(claim));
+        let source = self.names.claims();
+        let payload = encode_claim(claim);
         Some(DeadLetter { source, partition, offset, key, payload, trace_parent, reason })
     }
 }

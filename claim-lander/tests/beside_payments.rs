@@ -69,7 +69,8 @@ async fn payments_go_on_while_wrong_ones_wait_and_a_crash_loses_and_doubles_none
     until(async || test.number(USABLE).await, |usable| *usable == RIGHT).await;
     assert!(test.dead_letters().await.is_empty(), "the wrong ones wait");
     lander.kill().await;
-    let (brokers, group) = (&test.scope.endpoints.kafka_brokers, test.names.payments_group());
+    let brokers = &test.scope.endpoints.kafka_brokers;
+    let group = test.names.payments_group();
     let stored = committed_offsets(brokers, &group, &test.names.payments()).await.unwrap();
     assert!(stored.values().sum::<i64>() <= 1, "only the first payment has all before it ended");
 
@@ -94,7 +95,8 @@ async fn payments_for_a_claim_that_is_waited_for_stay_in_order_while_others_go_o
     let test = Harness::new("payments in order").await;
     test.holding(TEMPLATE, 1).await;
     let others = landed(&test, 2).await;
-    let (clock, points) = (clock(&test).await, FailPoints::default());
+    let clock = clock(&test).await;
+    let points = FailPoints::default();
     let mut landing = points.hold("lander.after_take");
     let lander = test.start_on(&clock, |config| config.fail_points = points.clone());
     let mut early = claim(TEMPLATE, 9);
@@ -103,7 +105,8 @@ async fn payments_for_a_claim_that_is_waited_for_stay_in_order_while_others_go_o
     landing.reached(1).await;
     let refs = ["first", "second", "third"];
     let [first, second, third] = refs.map(|one| payment(&early, one));
-    let (one, other) = (payment(&others[0], "one"), payment(&others[1], "other"));
+    let one = payment(&others[0], "one");
+    let other = payment(&others[1], "other");
     pay_in_order(&test, &[first, second, one]).await;
     until(async || test.number(PAYMENTS).await, |paid| *paid == 1).await;
     // These are in a later batch, because the previous one was taken.

@@ -17,7 +17,8 @@ mod full {
         let broker = OwnBroker::start("damaged-lander").await.unwrap();
         let brokers = broker.brokers();
         let test = Harness::on_broker("damaged lander", &brokers).await;
-        let (claims, payments) = (test.names.claims(), test.names.payments());
+        let claims = test.names.claims();
+        let payments = test.names.payments();
         let templates = test.templates_on_all_partitions(10).await;
         let offsets = QueueOffsets::new(&brokers, &test.names);
         let damaged = offsets.partition_of(templates[0]).await.unwrap();

@@ -46,8 +46,10 @@ impl Early {
         test.holding(TEMPLATE, 1).await;
         let mut connection = connect::single(&test.scope.endpoints.database_url).await.unwrap();
         let first = settings::server_time(&mut connection).await.unwrap();
-        let (clock, points) = (Clock::manual(first), FailPoints::default());
-        let (mut landing, mut look) = (points.hold("lander.after_take"), points.hold(LOOK));
+        let clock = Clock::manual(first);
+        let points = FailPoints::default();
+        let mut landing = points.hold("lander.after_take");
+        let mut look = points.hold(LOOK);
         let lander = test.start_on(&clock, |config| config.fail_points = points.clone());
         let mut claim = claim(TEMPLATE, 1);
         claim.admission.claim.id = id_of(first);

@@ -62,7 +62,8 @@ impl Harness {
         testkit::record_metrics();
         let servers = &scope.endpoints;
         verify::copy_schema(&servers.database_url).await.unwrap();
-        let (brokers, names) = (&servers.kafka_brokers, TopicNames::new(&scope.topic_prefix));
+        let brokers = &servers.kafka_brokers;
+        let names = TopicNames::new(&scope.topic_prefix);
         let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
         ensure_topics(brokers, &names, &layout).await.unwrap();
         let options = ProducerOptions::default();
@@ -178,8 +179,8 @@ impl Harness {
 
     /// Sum of the committed offsets over all partitions.
     pub(crate) async fn committed(&self) -> i64 {
-        let (brokers, group) =
-            (&self.scope.endpoints.kafka_brokers, self.names.claim_lander_group());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let group = self.names.claim_lander_group();
         let committed = committed_offsets(brokers, &group, &self.names.claims()).await.unwrap();
         committed.values().sum()
     }
@@ -220,7 +221,8 @@ impl Harness {
 
     /// Publishes templates with `stock` coupons each: one on every partition.
     pub(crate) async fn templates_on_all_partitions(&self, stock: i64) -> Vec<TemplateId> {
-        let (mut templates, mut partitions) = (Vec::new(), BTreeSet::new());
+        let mut templates = Vec::new();
+        let mut partitions = BTreeSet::new();
         for id in (1..).map(TemplateId) {
             if partitions.insert(self.claims.partition_of(id).await.unwrap()) {
                 self.template(id, stock).await;

@@ -39,7 +39,8 @@ impl Harness {
         let claims: Vec<_> = claims.collect();
         self.queue_all(&claims).await;
         self.caught_up().await;
-        let (all, ids) = (claims.len(), claims.iter().map(|one| one.admission.claim.id));
+        let all = claims.len();
+        let ids = claims.iter().map(|one| one.admission.claim.id);
         let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
         let ids = ids.join(", ");
         let held = format!(
@@ -119,7 +120,8 @@ async fn a_payment_confirms_its_claim_whole_or_the_coupons_that_it_names() {
     let test = Harness::new("payments whole").await;
     test.holding(TEMPLATE, 1).await;
     let lander = test.start();
-    let (whole, part) = (claim_of(1, 3), claim_of(2, 3));
+    let whole = claim_of(1, 3);
+    let part = claim_of(2, 3);
     test.landed(TEMPLATE, [whole.clone(), part.clone()].into_iter()).await;
     assert_eq!(test.number(HELD).await, 6);
     let mut named = test.coupons_of(part.admission.claim.id).await;

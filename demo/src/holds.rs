@@ -147,7 +147,8 @@ async fn pay(stage: &Stage, claims: &[Claimed], wanted: u16) -> Result<Vec<Strin
 
 /// Waits until the gate offers as many coupons again as lapsed.
 async fn until_back(stage: &Stage, template: TemplateId, lapsed: usize) -> Result<()> {
-    let (deadline, lapsed) = (Instant::now() + BACK_MAX, i64::try_from(lapsed)?);
+    let deadline = Instant::now() + BACK_MAX;
+    let lapsed = i64::try_from(lapsed)?;
     loop {
         let stock = stage.api.stock(template).await?;
         if stock.gate_stock == Some(lapsed) && stock.stock == lapsed {

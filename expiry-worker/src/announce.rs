@@ -63,7 +63,8 @@ impl Announcer {
                     let of_rows = error
                         .downcast_ref()
                         .is_some_and(|error: &StoreError| !error.is_unavailable());
-                    let (is_of_all, text) = (!of_rows, runtime::report(error.as_ref()));
+                    let is_of_all = !of_rows;
+                    let text = runtime::report(error.as_ref());
                     runtime::seldom!(
                         "coupons that end soon not announced, it is tried again",
                         text

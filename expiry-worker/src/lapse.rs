@@ -194,7 +194,8 @@ impl Lapser {
         let most = at_once.clamp(1, RETURNS_AT_ONCE).min(holds.chunks.len());
         let chunks: Vec<_> = holds.chunks.drain(..most).collect();
         let ended = join_all(chunks.iter().map(|chunk| self.timed(chunk))).await;
-        let (mut returned, mut failed) = (None::<Returned>, None);
+        let mut returned = None::<Returned>;
+        let mut failed = None;
         for (mut chunk, (ended, took)) in chunks.into_iter().zip(ended) {
             match ended {
                 Ok(None) => {

@@ -116,7 +116,8 @@ pub async fn run(
         dealt_by: (topic.clone(), worker.partition_count.subscribe()),
     };
     let mover = mover::Mover::new(config.database_url.clone(), config.fail_points.clone());
-    let (brokers, topics) = (&config.kafka_brokers, [topic]);
+    let brokers = &config.kafka_brokers;
+    let topics = [topic];
     let consumer =
         Consumer::join(brokers, &group(&names), &topics, ConsumerOptions::default()).await?;
     let probe = BrokerProbe::new(brokers, [names.expiry(), names.expiring()]);

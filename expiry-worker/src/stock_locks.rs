@@ -62,7 +62,9 @@ mod tests {
 
     #[test]
     fn after_a_wait_in_vain_one_return_at_a_time_waits_again() {
-        let (locks, template, now) = (StockLocks::default(), TemplateId(1), Instant::now());
+        let locks = StockLocks::default();
+        let template = TemplateId(1);
+        let now = Instant::now();
         assert!(locks.may_wait(template, now));
         locks.0.failed(template, now);
         assert!(!locks.may_wait(template, now) && locks.may_wait(TemplateId(2), now));

@@ -87,7 +87,8 @@ pub(crate) async fn count_overdue(
     deadlines: &Deadlines,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let (mut overdue, mut oldest) = (0, Duration::ZERO);
+    let mut overdue = 0;
+    let mut oldest = Duration::ZERO;
     for (shard, known) in deadlines.shards() {
         let known = match known.filter(|known| *known <= now) {
             // Only the index shows when a shard that was put off was due.

@@ -192,7 +192,8 @@ impl Worker {
 
     /// Asks for the topic's number of partitions: they may be added at any time.
     fn count_partitions(&self, topic: &str) -> BoxFuture<'static, Result<i32, TopicError>> {
-        let (producer, topic) = (self.producer.clone(), topic.to_owned());
+        let producer = self.producer.clone();
+        let topic = topic.to_owned();
         async move { producer.partitions(&topic).await }.boxed()
     }
 

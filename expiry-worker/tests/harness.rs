@@ -90,7 +90,8 @@ impl Harness {
 
     /// Joins the workers' group with a member that does nothing.
     pub(crate) async fn stranger(&self) -> Stranger {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.expiry();
         let group = expiry_worker::group(&self.names);
         let options = ConsumerOptions::default();
         let member = Consumer::join(brokers, &group, &[topic], options).await.unwrap();
@@ -111,7 +112,8 @@ impl Harness {
 
     /// Waits until the workers have heard every wake-up.
     pub(crate) async fn until_heard(&self) {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.expiry();
         let group = expiry_worker::group(&self.names);
         let lag = async || committed_lag(brokers, &group, &topic).await.ok();
         until(lag, |lag| *lag == Some(0)).await;
@@ -119,7 +121,8 @@ impl Harness {
 
     /// Adds partitions to the wake-ups' topic.
     pub(crate) async fn raise_partitions(&self, partitions: i32) {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiry());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.expiry();
         topic::verify::raise_partitions(brokers, &topic, partitions).await.unwrap();
         // The producer sends only to partitions that it knows.
         let added = async || self.producer.partitions(&topic).await.ok();
@@ -216,7 +219,8 @@ impl Harness {
 
     /// All announcements: coupon, lead time and deadline. Asserts that there are no duplicates.
     pub(crate) async fn announced(&self) -> BTreeSet<(i64, u32, DateTime<Utc>)> {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.expiring());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.expiring();
         let all =
             TableReader::open_to_end(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
         let read = |message: &Message| {
@@ -281,7 +285,8 @@ impl Harness {
     /// Waits until exactly this many coupons are expired, for as long as some expire: beside other writes a worker
     /// rests after each flip, for many times as long as a slow disk took for it.
     pub(crate) async fn until_expired(&mut self, expired: i64) {
-        let (mut before, mut moved) = (0, Instant::now());
+        let mut before = 0;
+        let mut moved = Instant::now();
         loop {
             let counts = self.counts().await;
             if counts.1 >= expired {

@@ -79,7 +79,8 @@ impl Harness {
     pub(crate) async fn until_lapsed(&mut self, lapsed: i64) {
         let early = "select count(*) from user_coupon \
                      where status = 5 and valid_until > utc_timestamp(3)";
-        let (mut before, mut moved) = (0, Instant::now());
+        let mut before = 0;
+        let mut moved = Instant::now();
         loop {
             assert_eq!(self.number(early).await, 0, "lapsed before the deadline");
             let now = self.lapsed().await;
@@ -131,7 +132,8 @@ impl Harness {
     /// Asserts that the movements give back each number once, and say who did it.
     async fn movements_tell(&mut self, template: i64, (lapsed, cancelled): (i64, i64)) {
         let all = self.movements(TemplateId(template)).await;
-        let (mut freed, mut counted) = (BTreeSet::new(), 0);
+        let mut freed = BTreeSet::new();
+        let mut counted = 0;
         assert_eq!((all[0].kind, all[0].delta), (Kind::Total, STOCK), "the first total");
         for (seq, movement) in (1..).zip(&all).skip(1) {
             assert_eq!((movement.seq, movement.kind), (seq, Kind::Return), "{movement:?}");

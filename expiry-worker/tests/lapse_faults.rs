@@ -13,7 +13,8 @@ async fn a_worker_that_dies_at_any_step_of_a_return_loses_and_doubles_nothing() 
     test.template(1, ReturnedStock::Resell).await;
     let steps = ["lapse.before_return", "lapse.before_commit", "lapse.after_commit"];
     for (round, step) in (0..).zip(steps) {
-        let (points, first) = (FailPoints::default(), round * 300);
+        let points = FailPoints::default();
+        let first = round * 300;
         let mut held = points.hold(step);
         let deadline = test.now().await - TimeDelta::milliseconds(1);
         test.hold_in_shard(1, first + 1..first + 301, deadline).await;

@@ -221,7 +221,9 @@ mod full {
         let ended = Arc::new([AtomicI64::new(0), AtomicI64::new(0)]);
         let shops: Vec<_> = (0..SHOPS)
             .map(|_| {
-                let (pool, next, ended) = (pool.clone(), Arc::clone(&next), Arc::clone(&ended));
+                let pool = pool.clone();
+                let next = Arc::clone(&next);
+                let ended = Arc::clone(&ended);
                 tokio::spawn(async move {
                     loop {
                         let id = next.fetch_add(1, Ordering::Relaxed);

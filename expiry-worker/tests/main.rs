@@ -134,7 +134,8 @@ async fn lost_wake_ups_and_an_emptied_topic_are_made_good_by_a_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_workers_share_the_shards_and_the_one_that_stays_takes_over() {
     let mut test = Harness::new("two workers").await;
-    let (one, other) = (test.start(), test.start());
+    let one = test.start();
+    let other = test.start();
     one.until_part_ready("partitions").await;
     other.until_part_ready("partitions").await;
     let deadline = test.now().await + TimeDelta::milliseconds(300);

@@ -115,7 +115,8 @@ fn view_entry(data: &[u8]) {
     };
     let details = |entry: &str| {
         let coupons = BTreeMap::from([(id.to_owned(), entry.to_owned())]);
-        let (list, no_text) = (BTreeMap::new(), BTreeSet::new());
+        let list = BTreeMap::new();
+        let no_text = BTreeSet::new();
         let lives = [KeyLife::Absent; 2];
         Contents { trusted: true, list, lives, coupons, no_text }.details(id).ok()
     };

@@ -61,7 +61,8 @@ impl Kind {
 
 impl Failure {
     pub(crate) fn new(kind: Kind, sentence: impl Into<String>) -> Self {
-        let (sentence, members) = (sentence.into(), Box::default());
+        let sentence = sentence.into();
+        let members = Box::default();
         Self { kind, sentence, code: None, advice: None, field: None, members }
     }
 

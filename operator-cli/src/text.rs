@@ -21,7 +21,8 @@ pub(crate) fn object(value: &Value) -> String {
     if value.is_null() {
         return "done".to_owned();
     }
-    let (mut lines, mut tables) = (Vec::new(), Vec::new());
+    let mut lines = Vec::new();
+    let mut tables = Vec::new();
     collect("", value, &mut lines, &mut tables);
     lines.sort_by_key(|(name, _)| {
         FIRST.iter().position(|first| first == name).unwrap_or(FIRST.len())

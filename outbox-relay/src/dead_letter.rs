@@ -48,7 +48,8 @@ impl DeadLetters {
         queued: &QueuedClaim,
         error: &TopicError,
     ) -> Result<(), TopicError> {
-        let (claim, reason) = (&queued.admission.claim, runtime::report(error));
+        let claim = &queued.admission.claim;
+        let reason = runtime::report(error);
         let id = claim.id.to_string();
         self.send(claim.template_id, &id, &encode_claim(queued), &reason).await?;
         counter!(REFUSED.name, "reason" => "broker").increment(1);
@@ -70,8 +71,10 @@ impl DeadLetters {
             ("payload-bytes", bytes.as_bytes()),
             ("reason", reason.as_bytes()),
         ];
-        let (key, kept) = (template.to_string(), payload.len().min(PAYLOAD_BYTES_MAX));
-        let (topic, payload) = (&self.topic, &payload[..kept]);
+        let key = template.to_string();
+        let kept = payload.len().min(PAYLOAD_BYTES_MAX);
+        let topic = &self.topic;
+        let payload = &payload[..kept];
         self.producer.send(topic, None, key.as_bytes(), payload, &headers).await.map(|_| ())
     }
 }

@@ -55,7 +55,8 @@ pub use config::Config;
 /// The gate or Kafka cannot be reached at the start, MySQL refuses us, or a topic is missing. Later outages are waited out.
 pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> anyhow::Result<()> {
     metrics::describe();
-    let (brokers, topics) = (&config.kafka_brokers, TopicNames::new(&config.topic_prefix));
+    let brokers = &config.kafka_brokers;
+    let topics = TopicNames::new(&config.topic_prefix);
     let database = config.database_url.expose();
     let mysql = health.spare_server("mysql", &runtime::address(database));
     let gate_part = health.server("gate", &runtime::address(config.gate_redis_url.expose()));

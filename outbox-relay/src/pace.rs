@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn what_an_api_is_about_to_publish_is_left_alone_until_it_is_due() {
-        let (now, mut round) = (Instant::now(), Round::default());
+        let now = Instant::now();
+        let mut round = Round::default();
         assert!(round.reads_on());
         round.keep_young(Duration::from_millis(1_500));
         round.keep_young(Duration::from_millis(1_900));

@@ -111,7 +111,8 @@ impl Relay {
             round.is_full = false;
         }
         let sent = join_all(due.iter().map(|entry| self.publish(template, entry))).await;
-        let (mut done, mut failed) = (Vec::new(), None);
+        let mut done = Vec::new();
+        let mut failed = None;
         for (entry, sent) in due.into_iter().zip(sent) {
             match sent {
                 Ok(()) => done.push(entry.id),

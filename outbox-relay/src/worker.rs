@@ -103,7 +103,8 @@ impl Worker {
     /// Works until `stop`, or until MySQL gives leases again. Then it first finishes the rounds under way;
     /// entries left pending are taken over as from a worker that died. Returns the name to continue under.
     async fn work_unleased(&mut self, name: &str, stop: &CancellationToken) -> Option<Name> {
-        let (names, end) = (self.names.clone(), stop.child_token());
+        let names = self.names.clone();
+        let end = stop.child_token();
         let returned = async {
             let next = end.run_until_cancelled(names.returned()).await;
             end.cancel();
@@ -115,7 +116,8 @@ impl Worker {
 
     /// Makes rounds until `stop`. Dropped in a round, it leaves entries pending, which are published again.
     async fn work(&mut self, name: &str, stop: &CancellationToken) {
-        let (relay, waiting) = (&self.relay, &mut self.waiting);
+        let relay = &self.relay;
+        let waiting = &mut self.waiting;
         let mut idle: BTreeMap<TemplateId, Pace> = BTreeMap::new();
         let mut busy: BTreeSet<TemplateId> = BTreeSet::new();
         let mut rounds = FuturesUnordered::new();

@@ -105,7 +105,9 @@ impl Harness {
     /// Takes a claim out of the outbox, as its api does after publishing it.
     pub(crate) async fn confirm(&self, queued: &Queued) -> bool {
         let Queued { claim, entry, run } = queued;
-        let (user, id, entry) = (claim.user_id, claim.id, Some(entry.as_str()));
+        let user = claim.user_id;
+        let id = claim.id;
+        let entry = Some(entry.as_str());
         self.gate.published(claim.template_id, EPOCH, run, user, id, entry).await.unwrap()
     }
 

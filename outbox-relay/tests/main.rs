@@ -51,7 +51,8 @@ async fn a_claim_that_is_answered_after_the_topic_has_it_is_published_only_if_it
 async fn workers_of_two_relays_share_an_outbox_under_a_name_each() {
     const CLAIMS: usize = 2_000;
     let test = Harness::new("two relays").await;
-    let (one, other) = (test.start().await, test.start().await);
+    let one = test.start().await;
+    let other = test.start().await;
     assert_eq!(test.names_held(), 4);
     test.queue_many(CLAIMS).await;
     test.until_empty(TEMPLATE).await;

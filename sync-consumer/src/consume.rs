@@ -182,7 +182,8 @@ impl Consume {
 
     /// Reads this group's committed offsets of the changes, in one attempt.
     async fn committed(&self) -> anyhow::Result<HashMap<i32, i64>> {
-        let (group, topic) = (crate::group(&self.names), self.names.user_coupon());
+        let group = crate::group(&self.names);
+        let topic = self.names.user_coupon();
         let committed = topic::committed_offsets(&self.brokers, &group, &topic).await;
         committed.context("committed offsets")
     }

@@ -29,8 +29,10 @@ pub(crate) async fn send(
 ) -> Result<Delivered, TopicError> {
     let message = undecodable.message;
     let payload = message.payload.as_deref().unwrap_or_default();
-    let (partition, offset) = (message.partition.to_string(), message.offset.to_string());
-    let (bytes, reason) = (payload.len().to_string(), format!("{:#}", undecodable.reason));
+    let partition = message.partition.to_string();
+    let offset = message.offset.to_string();
+    let bytes = payload.len().to_string();
+    let reason = format!("{:#}", undecodable.reason);
     let mut headers: Vec<(&str, &[u8])> = vec![
         ("source-topic", message.topic.as_bytes()),
         ("source-partition", partition.as_bytes()),
@@ -43,7 +45,8 @@ pub(crate) async fn send(
             message.header(name).map(|value| (name, cut(value, HEADER_BYTES_MAX)))
         }),
     );
-    let (key, payload) = (cut(&message.key, KEY_BYTES_MAX), cut(payload, PAYLOAD_BYTES_MAX));
+    let key = cut(&message.key, KEY_BYTES_MAX);
+    let payload = cut(payload, PAYLOAD_BYTES_MAX);
     producer.send(topic, None, key, payload, &headers).await
 }
 

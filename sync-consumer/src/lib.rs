@@ -92,8 +92,10 @@ pub async fn run(
     let producer = Producer::connect(brokers, ProducerOptions::default()).await?;
     let waker =
         Waker::new(brokers, producer.clone(), names.clone(), clock.clone(), wake_ups_part).await?;
-    let (group, topics) = (group(&names), [names.user_coupon()]);
-    let (kafka, watched_view) = (servers.kafka.clone(), view.clone());
+    let group = group(&names);
+    let topics = [names.user_coupon()];
+    let kafka = servers.kafka.clone();
+    let watched_view = view.clone();
     let watched = async {
         Box::pin(servers.watch(config, (&pool, &watched_view), clock, &stop)).await;
         Ok(())

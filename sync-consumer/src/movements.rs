@@ -78,7 +78,8 @@ impl Movements {
         names: &TopicNames,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let (group, topics) = (movement_group(names), [names.stock_movement()]);
+        let group = movement_group(names);
+        let topics = [names.stock_movement()];
         let consumer = Consumer::join(brokers, &group, &topics, ConsumerOptions::default()).await?;
         let mut held_up = consumer.held_up();
         'stopped: loop {
@@ -117,7 +118,8 @@ impl Movements {
             Ok(None) => return true,
             Err(reason) => {
                 // The template's next movement fetches this one from MySQL, and so does the keeper.
-                let (topic, offset) = (&message.topic, message.offset);
+                let topic = &message.topic;
+                let offset = message.offset;
                 let reason = runtime::report(reason.as_ref());
                 error!(topic, topic.offset = offset, reason, "a movement cannot be read");
                 counter!(MOVEMENTS.name, "outcome" => "unreadable").increment(1);

@@ -73,7 +73,8 @@ impl Waker {
         brokers: &str,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let (group, topics) = (wake_up_group(&self.names), [self.names.user_coupon()]);
+        let group = wake_up_group(&self.names);
+        let topics = [self.names.user_coupon()];
         let options = ConsumerOptions { fetch_ahead: FETCH_AHEAD, ..ConsumerOptions::default() };
         let consumer = Consumer::join(brokers, &group, &topics, options).await?;
         let mut rebalances = consumer.rebalances();

@@ -217,7 +217,8 @@ mod tests {
         let event = |before: i64, after: i64| {
             let mut message = message(Some(row(1, 7)), "7");
             let row = |version| Some(UserCouponRow { version, ..row(1, 7) });
-            let (source, ts_ms) = (Source::default(), 7_000);
+            let source = Source::default();
+            let ts_ms = 7_000;
             let event =
                 Event { before: row(before), after: row(after), op: Op::Update, source, ts_ms };
             message.payload = Some(serde_json::to_vec(&event).unwrap());

@@ -85,7 +85,8 @@ impl Harness {
     }
 
     fn run(&self, health: &Health, change: impl FnOnce(&mut Config)) -> Running {
-        let (mut config, parts) = (self.config(), health.clone());
+        let mut config = self.config();
+        let parts = health.clone();
         change(&mut config);
         Running::start(health, move |stop| async move {
             sync_consumer::run(&config, &Clock::system(), &parts, stop).await
@@ -168,7 +169,8 @@ impl Harness {
 
     /// Makes the broker delete every message that it holds.
     pub(crate) async fn forget_messages(&self) {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.user_coupon();
         topic::verify::forget_messages(brokers, &topic).await.unwrap();
         let starts = topic_offsets(brokers, &topic).await.unwrap();
         assert!(starts.iter().all(|held| held.start == held.end), "{starts:?}");
@@ -209,7 +211,8 @@ impl Harness {
 
     /// Sends a change, and then bytes in the same partition, with an offset between them that no message has.
     pub(crate) async fn send_behind_a_gap(&self, row: &UserCouponRow, payload: &[u8]) {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.user_coupon();
         let writer = FencedWriter::take_over(brokers, &topic).await.unwrap();
         let key = row.user_id.to_string().into_bytes();
         // The commit of its transaction takes an offset and is no message.
@@ -239,7 +242,8 @@ impl Harness {
 
     /// Number of changes that have taken effect in the views.
     pub(crate) async fn consumed(&self) -> i64 {
-        let (brokers, topic) = (&self.scope.endpoints.kafka_brokers, self.names.user_coupon());
+        let brokers = &self.scope.endpoints.kafka_brokers;
+        let topic = self.names.user_coupon();
         let group = sync_consumer::group(&self.names);
         let committed = topic::committed_offsets(brokers, &group, &topic).await.unwrap();
         committed.values().sum()

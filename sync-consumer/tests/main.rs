@@ -164,7 +164,8 @@ mod full {
         let test = Harness::new("added partitions").await;
         let consumer = test.start();
         consumer.until_ready().await;
-        let (brokers, topic) = (&test.scope.endpoints.kafka_brokers, test.names.expiry());
+        let brokers = &test.scope.endpoints.kafka_brokers;
+        let topic = test.names.expiry();
         topic::verify::raise_partitions(brokers, &topic, 8).await.unwrap();
         let shard = 70 % 64;
         let mut id = 0;
@@ -234,7 +235,8 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_deadline_is_announced_while_no_topic_takes_dead_letters() {
         let test = Harness::new("no letters").await;
-        let (brokers, letters) = (&test.scope.endpoints.kafka_brokers, test.names.dead_letter());
+        let brokers = &test.scope.endpoints.kafka_brokers;
+        let letters = test.names.dead_letter();
         let consumer = test.start();
         consumer.until_ready().await;
         topic::verify::remove(brokers, &letters).await.unwrap();
@@ -276,7 +278,8 @@ mod full {
         let broker = OwnBroker::start("damaged-consumer").await.unwrap();
         let brokers = broker.brokers();
         let test = Harness::on_broker("damaged changes", &brokers).await;
-        let (changes, movements) = (test.names.user_coupon(), test.names.stock_movement());
+        let changes = test.names.user_coupon();
+        let movements = test.names.stock_movement();
         // Long enough to be compressed: its damage shows.
         let junk = [b'x'; 2_000];
         for topic in [&changes, &movements] {

@@ -114,7 +114,8 @@ async fn an_oversized_message_is_put_aside_cut_and_the_rest_goes_on() {
     let consumer = test.start();
     let payload = vec![b'x'; 950 * 1024];
     test.send_raw("70", &payload).await;
-    let (long_key, rest) = ("7".repeat(200_000), vec![b'x'; 799_850]);
+    let long_key = "7".repeat(200_000);
+    let rest = vec![b'x'; 799_850];
     test.send_raw(&long_key, &rest).await;
     test.send(&row(2, 71)).await;
     test.send_raw("70", b"").await;

@@ -47,8 +47,10 @@ impl GateHarness {
 
     /// Writes a return into MySQL only.
     fn record_row(&self, row: &StockMovementRow) {
-        let (template, seq) = (row.template_id, row.seq);
-        let (kind, stock) = (row.kind, row.delta_stock.unwrap());
+        let template = row.template_id;
+        let seq = row.seq;
+        let kind = row.kind;
+        let stock = row.delta_stock.unwrap();
         let returned = row.returned.as_deref().unwrap();
         let text = format!(
             "insert into stock_movement (template_id, seq, delta, reason, actor, created_at, kind, delta_stock, returned) \

@@ -9,7 +9,8 @@ use crate::harness::{Harness, row};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_keeps_its_version_costs_its_user_the_view_and_nobody_else_anything() {
     let test = Harness::new("unversioned").await;
-    let (user, other) = (UserId(70), UserId(71));
+    let user = UserId(70);
+    let other = UserId(71);
     test.warm(user).await;
     test.warm(other).await;
     let consumer = test.start();

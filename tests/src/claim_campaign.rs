@@ -234,7 +234,8 @@ impl Round {
         (history, promises): (&mut History, &mut Promises),
     ) -> (u64, Told) {
         let sale = self.held.run(world);
-        let (crowd, wishes) = (world.crowd(), self.wishes());
+        let crowd = world.crowd();
+        let wishes = self.wishes();
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         let fault = async {
             match draw.trouble {

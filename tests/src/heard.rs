@@ -56,8 +56,10 @@ impl Heard {
             (Table::Coupons, open(&tail.names.user_coupon()).await),
             (Table::Movements, open(&tail.names.stock_movement()).await),
         ];
-        let (first, seen) = (HashMap::new(), HashSet::new());
-        let (newest, rows) = (HashMap::new(), HashSet::new());
+        let first = HashMap::new();
+        let seen = HashSet::new();
+        let newest = HashMap::new();
+        let rows = HashSet::new();
         Self { readers, first, seen, newest, rows, duplicates: 0, read: 0, restated: 0 }
     }
 
@@ -208,7 +210,8 @@ impl Heard {
             let published = self.first.get(line).unwrap_or(&nothing);
             let at = (0..right.len().max(published.len()))
                 .find(|i| right.get(*i) != published.get(*i))?;
-            let (right, published) = (right.get(at), published.get(at));
+            let right = right.get(at);
+            let published = published.get(at);
             Some(format!(
                 "{line:?}, change {at}: committed is {right:?}, published is {published:?}\n"
             ))

@@ -80,7 +80,8 @@ impl Load {
                 (0..WRITERS).map(|writer| scope.spawn(move || self.session(writer))).collect();
             sessions.into_iter().flat_map(|session| session.join().unwrap()).collect()
         });
-        let (seed, number) = (self.seed, self.number);
+        let seed = self.seed;
+        let number = self.number;
         assert!(complaints.is_empty(), "load {number} of seed {seed} is wrong: {complaints:#?}");
     }
 
@@ -122,7 +123,8 @@ impl Load {
 
 /// Returns the lines of a client's errors that neither another session nor a lost server explains.
 fn unexpected(said: &str) -> Vec<String> {
-    let (mut complaints, mut rolled_back) = (Vec::new(), false);
+    let mut complaints = Vec::new();
+    let mut rolled_back = false;
     // Between two such lines the client repeats the failed statement.
     let own = said.split("--------------\n").step_by(2).flat_map(str::lines);
     for line in own.filter(|line| !line.is_empty()) {
@@ -191,7 +193,8 @@ impl Statements {
 
     fn update(&mut self) -> String {
         self.mark += 1;
-        let (mark, from) = (self.mark, self.one());
+        let mark = self.mark;
+        let from = self.one();
         let to = (from + self.random.i64(0..10)).min(self.next - 1);
         format!(
             "update user_coupon set version = version + 1, order_ref = '{mark}' \
@@ -235,7 +238,8 @@ impl Statements {
 
     fn movement(&mut self) -> String {
         self.mark += 1;
-        let (template, mark) = (self.random.i64(1..10), self.mark);
+        let template = self.random.i64(1..10);
+        let mark = self.mark;
         // By name, as the table has gained columns more than once.
         format!(
             "insert into stock_movement \

@@ -161,7 +161,8 @@ async fn assert_in_mysql(world: &World, accepted: &Accepted) {
         None => RequestId::absent(),
     };
     let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
-    let (template, user) = (accepted.template, accepted.user);
+    let template = accepted.template;
+    let user = accepted.user;
     let landed = claim::landed_under_key(&mut connection, template, user, &request).await.unwrap();
     match &accepted.fate {
         Some(Fate::Succeeded { body }) => {

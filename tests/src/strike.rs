@@ -53,7 +53,8 @@ impl Strike {
         };
         let longest = if random.u8(0..4) == 0 { LONG_DOWN_MAX_MS } else { DOWN_MAX_MS };
         let mut time = |longest| Duration::from_millis(random.u64(0..longest));
-        let (wait, down) = (time(wait_max_ms), time(longest));
+        let wait = time(wait_max_ms);
+        let down = time(longest);
         Self { victim, kills: random.u8(0..3) > 0, wait, down }
     }
 

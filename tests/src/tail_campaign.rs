@@ -165,7 +165,8 @@ impl Campaign {
         let file = self.tail.next_binlog_file();
         self.sweep(number);
         let load = self.started(number);
-        let (committed, duplicates) = (self.binlog.count, self.heard.duplicates);
+        let committed = self.binlog.count;
+        let duplicates = self.heard.duplicates;
         let faults = async {
             self.change_settings(number);
             let wait_max_ms = if is_slow(number) { SLOW_WAIT_MAX_MS } else { WAIT_MAX_MS };
@@ -184,7 +185,8 @@ impl Campaign {
         broker.resume().unwrap();
         self.assert_published(&file).await;
         self.heard.assert_table(&self.tail);
-        let (changes, again) = (self.binlog.count - committed, self.heard.duplicates - duplicates);
+        let changes = self.binlog.count - committed;
+        let again = self.heard.duplicates - duplicates;
         let seconds = begun.elapsed().as_secs_f64();
         say(format!(
             "           {changes} changes published, {again} of them again, in {seconds:.1} s"
@@ -261,11 +263,13 @@ impl Campaign {
             Kind::Restore => backup.take().unwrap().restore(database).await,
             Kind::FileGone => upheaval::lose_a_file(&self.tail, database).await,
             Kind::NoBinlog => {
-                let (tail, second) = (&mut self.tail, &mut self.second);
+                let tail = &mut self.tail;
+                let second = &mut self.second;
                 upheaval::run_without_binlog(tail, second, database, upheaval.is_unseen).await;
             }
             Kind::TopicAnew => {
-                let (brokers, topic) = (self.tail.brokers(), self.tail.names.user_coupon());
+                let brokers = self.tail.brokers();
+                let topic = self.tail.names.user_coupon();
                 verify::remove(brokers, &topic).await.unwrap();
                 self.tail.make_topics().await;
                 self.heard.begin_anew(&self.tail).await;

@@ -117,7 +117,8 @@ impl Trouble {
             Self::CutsAndTopUps => {
                 let apis = [world.apis[0].clone(), world.apis[1].clone()];
                 let moves = (0..20).map(|number| {
-                    let (api, delta) = (&apis[number % 2], if number % 4 < 2 { -200 } else { 200 });
+                    let api = &apis[number % 2];
+                    let delta = if number % 4 < 2 { -200 } else { 200 };
                     let key = format!("{key}-{number}");
                     async move { ask(api, template, "stock-movements", &key, delta).await }
                 });
@@ -141,7 +142,8 @@ async fn hang(
     what: &'static str,
     (key, down): (&str, Duration),
 ) {
-    let (api, key) = (world.apis[1].clone(), key.to_owned());
+    let api = world.apis[1].clone();
+    let key = key.to_owned();
     let asked: JoinHandle<()> =
         tokio::spawn(async move { ask(&api, template, what, &key, 7).await });
     let stopped = async || {
@@ -224,8 +226,10 @@ pub(crate) struct Poller {
 
 impl Poller {
     pub(crate) fn start(world: &World, templates: Vec<TemplateId>) -> Self {
-        let (gate, apis) = (world.sources.gate.clone(), world.apis.clone());
-        let (stop, now) = (Arc::new(AtomicBool::new(false)), world.clock.clone());
+        let gate = world.sources.gate.clone();
+        let apis = world.apis.clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let now = world.clock.clone();
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
             let mut answered: BTreeMap<ClaimId, BTreeSet<u16>> = BTreeMap::new();
@@ -269,7 +273,8 @@ impl Poller {
         let mut connection = connect::acquire(&world.sources.pool).await.unwrap();
         let mut definite = 0;
         for (id, statuses) in answered {
-            let (landed, lost) = (statuses.contains(&200), statuses.contains(&404));
+            let landed = statuses.contains(&200);
+            let lost = statuses.contains(&404);
             assert!(!(landed && lost), "claim {id} was called landed and lost: {statuses:?}");
             if landed || lost {
                 definite += 1;

@@ -86,7 +86,8 @@ impl Upheaval {
     /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Each [`DECK`] of them holds all kinds in
     /// all circumstances, whatever the seed.
     pub fn of_campaign(seed: u64, number: u64) -> Self {
-        let (deck, turn) = (number / DECK, usize::try_from(number % DECK).unwrap());
+        let deck = number / DECK;
+        let turn = usize::try_from(number % DECK).unwrap();
         let mut random = Rng::with_seed(seed.wrapping_add(deck));
         let mut dealt = |kind| {
             let mut circumstances = CIRCUMSTANCES;

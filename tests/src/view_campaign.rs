@@ -211,7 +211,8 @@ impl Leg {
         let brief = |new| many(NewTemplate { valid_for_ms: BRIEF_MS, ..new });
         let templates = [self.lasting, world.template(PLENTY, brief).await];
         world.warm_views(1..=USERS).await;
-        let (brokers, topic) = (world.sources.brokers.clone(), world.sources.topics.user_coupon());
+        let brokers = world.sources.brokers.clone();
+        let topic = world.sources.topics.user_coupon();
         let mut published = replay::published(&brokers, &topic).await.unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let lists = Arc::new(AtomicU64::new(0));
@@ -225,7 +226,8 @@ impl Leg {
                 )
             })
             .collect();
-        let (crowd, wishes) = (world.crowd(), self.wishes(templates));
+        let crowd = world.crowd();
+        let wishes = self.wishes(templates);
         let load = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         let uses = view_load::spend(world, USERS, self.number);
         let mut rng = Rng::with_seed(seed);
@@ -285,7 +287,8 @@ impl Leg {
     /// delivered.
     async fn end_round(&self, rng: &mut Rng) -> usize {
         let world = &self.world;
-        let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
+        let brokers = &world.sources.brokers;
+        let topic = world.sources.topics.user_coupon();
         let published = replay::published(brokers, &topic).await.unwrap();
         let mut doubled = [published.clone(), published].concat();
         rng.shuffle(&mut doubled);

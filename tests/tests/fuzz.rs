@@ -90,7 +90,8 @@ fn each_target_has_a_file_and_each_file_is_built() {
 fn check(name: &str, input: &[u8], held: u64) {
     let begun = Instant::now();
     let outcome = catch_unwind(|| decoders::run(name, input));
-    let (time, memory) = (begun.elapsed(), memory_peak() - held);
+    let time = begun.elapsed();
+    let memory = memory_peak() - held;
     let allowed = match WITH_WINDOW.contains(&name) {
         true => MEMORY_WITH_WINDOW_MAX,
         false => MEMORY_MAX,

@@ -60,7 +60,8 @@ mod tests {
     #[test]
     fn a_key_names_its_id_and_no_two_are_alike() {
         let id = ApiKeyId(1_234);
-        let (one, other) = (new(id).unwrap(), new(id).unwrap());
+        let one = new(id).unwrap();
+        let other = new(id).unwrap();
         assert!(one.starts_with("ck_1234_") && one.len() == "ck_1234_".len() + SECRET_CHARS);
         assert_eq!((id_of(&one), id_of(&other)), (Some(id), Some(id)));
         assert_ne!(digest_of(one.as_bytes()), digest_of(other.as_bytes()));
@@ -68,7 +69,9 @@ mod tests {
 
     #[test]
     fn a_sealed_key_is_another_and_the_same_seal_opens_it() {
-        let (id, seal, other) = (ApiKeyId(1_234), [1; 32], [2; 32]);
+        let id = ApiKeyId(1_234);
+        let seal = [1; 32];
+        let other = [2; 32];
         let key = new(id).unwrap();
         let hidden = sealed(&key, id, &seal).unwrap();
         assert!(hidden != key && hidden.starts_with("ck_1234_") && hidden.len() == key.len());

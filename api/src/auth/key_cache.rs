@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn a_key_that_was_read_is_cached_for_a_moment_only() {
-        let (mut remembered, start) = (Remembered::default(), Instant::now());
+        let mut remembered = Remembered::default();
+        let start = Instant::now();
         remembered.put(ApiKeyId(1), start, Some(known(1)));
         remembered.put(ApiKeyId(2), start, None);
         let look = |id, after| remembered.get(ApiKeyId(id), start + after).map(|it| it.is_some());
@@ -192,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_used_all_the_time_is_written_once_a_minute() {
-        let (uses, start) = (Uses::default(), Instant::now());
+        let uses = Uses::default();
+        let start = Instant::now();
         let mut taken = Vec::new();
         for second in 0..=180 {
             uses.note(ApiKeyId(1));
@@ -205,7 +207,8 @@ mod tests {
 
     #[test]
     fn made_up_ids_take_bounded_room_and_push_no_key_out() {
-        let (mut remembered, now) = (Remembered::default(), Instant::now());
+        let mut remembered = Remembered::default();
+        let now = Instant::now();
         remembered.put(ApiKeyId(0), now, Some(known(0)));
         for id in 1..=2 * REMEMBERED_MAX as i64 {
             remembered.put(ApiKeyId(id), now, None);

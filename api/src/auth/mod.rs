@@ -138,8 +138,10 @@ impl Auth {
         let caller = Caller::of(key.as_bytes());
         let trace_id = headers::trace_id(&parts.headers);
         if caller.digest == self.platform_key {
-            let (merchant_id, scopes) = (PLATFORM, Scopes::all());
-            let (key_id, ends_at) = (None, None);
+            let merchant_id = PLATFORM;
+            let scopes = Scopes::all();
+            let key_id = None;
+            let ends_at = None;
             access::note_key(None);
             return Ok(Operator { merchant_id, key_id, trace_id, ends_at, caller, scopes });
         }
@@ -162,7 +164,9 @@ impl Auth {
         }
         self.keys.uses.note(id);
         access::note_key(Some(id));
-        let (merchant_id, scopes, ends_at) = (key.merchant_id, key.scopes, key.ends_at());
+        let merchant_id = key.merchant_id;
+        let scopes = key.scopes;
+        let ends_at = key.ends_at();
         Ok(Operator { merchant_id, key_id: Some(id), trace_id, ends_at, caller, scopes })
     }
 }

@@ -100,7 +100,8 @@ pub(crate) async fn serve(
         let answers = service_fn(move |mut request: Request<Incoming>| {
             connection.begin();
             request.extensions_mut().insert(Arc::clone(&connection));
-            let (answer, connection) = (routes.call(request), Arc::clone(&connection));
+            let answer = routes.call(request);
+            let connection = Arc::clone(&connection);
             async move {
                 let answer = answer.await;
                 connection.answered(answer.as_ref().is_ok_and(is_stream));

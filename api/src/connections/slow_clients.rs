@@ -231,7 +231,8 @@ async fn an_answer_that_is_taken_drop_by_drop_is_given_up_too() {
         let began = Instant::now();
         let mut slow = sent(address, "GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let sips = async {
-            let (mut pace, mut sip) = (interval(PACE), [0; 1024]);
+            let mut pace = interval(PACE);
+            let mut sip = [0; 1024];
             while matches!(slow.read(&mut sip).await, Ok(1..)) {
                 pace.tick().await;
             }

@@ -106,7 +106,8 @@ pub(crate) fn incomplete() -> Problem {
 }
 
 fn unreadable(rejection: &BytesRejection, most: usize) -> Problem {
-    let (status, detail) = (rejection.status(), rejection.body_text());
+    let status = rejection.status();
+    let detail = rejection.body_text();
     if status == StatusCode::PAYLOAD_TOO_LARGE {
         return too_large(most);
     }

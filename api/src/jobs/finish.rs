@@ -43,7 +43,8 @@ impl Worker {
             Ok(most) => most,
             Err(why) if is_patient(job) => return self.put_end_off(job, why).await,
             Err(why) => {
-                let (why, added) = (why.word(), job.added);
+                let why = why.word();
+                let added = job.added;
                 warn!(job.id = %job.id, template.id = %job.template_id, why, added, "a job ends without taking coupons back");
                 0
             }

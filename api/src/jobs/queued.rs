@@ -40,7 +40,8 @@ impl Worker {
 
     /// First the outbox, then the end of the partition: a claim that has left the outbox is before that end.
     async fn is_drained(&self, job: &Job) -> anyhow::Result<bool> {
-        let (gate, queue) = (self.app.gates.gate(), self.app.queue.of_claims());
+        let gate = self.app.gates.gate();
+        let queue = self.app.queue.of_claims();
         if gate.outbox_len(job.template_id).await? > 0 {
             return Ok(false);
         }

@@ -60,7 +60,8 @@ impl Worker {
             return Ok(true);
         }
         if cancelling {
-            let (after_row, waits_for) = (job.after_row, Some(Code::ClaimPending));
+            let after_row = job.after_row;
+            let waits_for = Some(Code::ClaimPending);
             let found = Granted { after_row, done: Vec::new(), waits_for, under_way: true };
             self.write(&job, &found).await?;
             return Ok(true);
@@ -71,7 +72,8 @@ impl Worker {
         let mut found = match self.grantable(&job).await {
             Ok(template) => self.grant_all(&job, &template, rows).await?,
             Err(why) => {
-                let (after_row, done) = (job.after_row, Vec::new());
+                let after_row = job.after_row;
+                let done = Vec::new();
                 Granted { after_row, done, waits_for: Some(why), under_way: still }
             }
         };
@@ -132,7 +134,9 @@ impl Worker {
             };
             under_way.spawn(grant(self.app.clone(), Arc::clone(template), claim, row.row_no));
         }
-        let (mut done, mut waits_for, mut under_way_too) = (Vec::new(), None, false);
+        let mut done = Vec::new();
+        let mut waits_for = None;
+        let mut under_way_too = false;
         while let Some(found) = under_way.join_next().await {
             match found? {
                 Ok(one) => done.push(one),
@@ -262,7 +266,9 @@ mod tests {
 
     #[test]
     fn a_row_in_the_queue_is_waited_for_and_a_rejected_one_has_its_outcome() {
-        let (id, epoch, accepted_at) = (ClaimId(5), Epoch(1), DateTime::UNIX_EPOCH);
+        let id = ClaimId(5);
+        let epoch = Epoch(1);
+        let accepted_at = DateTime::UNIX_EPOCH;
         let accepted = Answer::Accepted { id, epoch, accepted_at, position: None };
         let unknown = Answer::Unavailable(Unavailable::Queue { id, epoch, accepted_at });
         for waits in [accepted, unknown] {

@@ -69,7 +69,8 @@ impl LandingRate {
 
     /// Returns the rate since the report before, if claims waited all the time, or it is above the known one.
     fn sample(&self, committed: i64, end: i64, at_ms: i64) -> Option<f64> {
-        let (landed, ms) = (committed - self.committed, at_ms - self.at_ms);
+        let landed = committed - self.committed;
+        let ms = at_ms - self.at_ms;
         if landed < 0 || !(1..=SAMPLE_MS_MAX).contains(&ms) {
             return None;
         }

@@ -88,7 +88,8 @@ async fn watch_mysql(
     views: &ViewStore,
     stop: &CancellationToken,
 ) {
-    let (mut agreed, mut is_known) = (true, true);
+    let mut agreed = true;
+    let mut is_known = true;
     loop {
         is_known = learn_generations(pool, views, is_known).await;
         match sales.compare(pool).await {

@@ -38,7 +38,8 @@ impl Span {
 
     /// Returns the begin of each step.
     pub(crate) fn begins(&self) -> impl Iterator<Item = i64> {
-        let (from, step) = (self.from, self.step);
+        let from = self.from;
+        let step = self.step;
         (0..i64::try_from(self.steps()).unwrap_or(0)).map(move |number| from + number * step)
     }
 

@@ -151,7 +151,8 @@ mod tests {
             left in vec(0_u64..40_000, 0..60), right in vec(0_u64..40_000, 0..60),
         ) {
             let both = buckets(&[left.clone(), right.clone()].concat());
-            let (mut one, mut other) = (buckets(&left), buckets(&right));
+            let mut one = buckets(&left);
+            let mut other = buckets(&right);
             one.merge(&buckets(&right));
             other.merge(&buckets(&left));
             prop_assert_eq!(one, both);

@@ -82,7 +82,8 @@ pub(crate) enum HistoryError {
 
 impl History {
     pub(super) fn new(brokers: &str, topic: String) -> Self {
-        let (turns, places) = (Arc::new(Semaphore::new(TURNS)), Places::new(ALL, OF_MERCHANT));
+        let turns = Arc::new(Semaphore::new(TURNS));
+        let places = Places::new(ALL, OF_MERCHANT);
         Self { brokers: brokers.to_owned(), topic, turns, places }
     }
 

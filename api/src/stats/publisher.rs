@@ -96,7 +96,8 @@ async fn send_waiting(counter: &Counter, producer: &Producer, topic: &str) -> an
         }
         let mut sends = JoinSet::new();
         for message in batch {
-            let (producer, topic) = (producer.clone(), topic.to_owned());
+            let producer = producer.clone();
+            let topic = topic.to_owned();
             sends.spawn(async move {
                 let key = message.template_id.to_string();
                 let payload = serde_json::to_vec(&message).context("encode")?;

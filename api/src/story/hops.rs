@@ -208,7 +208,8 @@ impl Way {
     }
 
     fn ended(&mut self, coupon: &UserCoupon) {
-        let (due, traces) = (coupon.valid_until, of_coupon(coupon));
+        let due = coupon.valid_until;
+        let traces = of_coupon(coupon);
         let hop = match coupon.status {
             CouponStatus::Used => {
                 let traces = Traces { order_ref: coupon.order_ref.clone(), ..traces };

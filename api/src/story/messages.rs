@@ -40,10 +40,12 @@ impl Stories {
         if !ever_queued {
             return Known::Never("it took the direct way: its template never queued a claim");
         }
-        let (template, id) = (asked.template, asked.id);
+        let template = asked.template;
+        let id = asked.id;
         let span = span(made_at(id.0), decided_at(&asked.end));
         let partition = move |partitions| claims_partition(template, ONLY_BUCKET, partitions);
-        let (held, text) = (Turn::clone(turn), format!("\"{id}\""));
+        let held = Turn::clone(turn);
+        let text = format!("\"{id}\"");
         let fits = move |_: &[u8], payload: &[u8]| {
             let _turn = &held;
             // Decoding each claim of a sale would take seconds.
@@ -78,13 +80,16 @@ impl Stories {
         let Some(first) = coupons.iter().min() else {
             return Known::Unknown("its coupons were not found".to_owned());
         };
-        let (held, id, key) = (Turn::clone(turn), asked.id, user.to_string());
+        let held = Turn::clone(turn);
+        let id = asked.id;
+        let key = user.to_string();
         let fits = move |of: &[u8], payload: &[u8]| {
             let _turn = &held;
             of == key.as_bytes() && coupon_event(payload).is_some_and(|(_, claim)| claim == id.0)
         };
         let partition = move |partitions| partition_of(user, partitions);
-        let (topic, span) = (self.names.user_coupon(), span(made_at(first.0), None));
+        let topic = self.names.user_coupon();
+        let span = span(made_at(first.0), None);
         match find_message(&self.brokers, &topic, partition, span, fits).await {
             Ok(Search::Found(message)) => match change(*message) {
                 Some(change) => Known::Is(change),

@@ -80,7 +80,8 @@ type Turn = Arc<OwnedSemaphorePermit>;
 
 impl Stories {
     pub(crate) fn new(brokers: &str, topic_prefix: &str) -> Self {
-        let (names, turns) = (TopicNames::new(topic_prefix), Arc::new(Semaphore::new(TURNS)));
+        let names = TopicNames::new(topic_prefix);
+        let turns = Arc::new(Semaphore::new(TURNS));
         Self { brokers: brokers.to_owned(), names, turns }
     }
 

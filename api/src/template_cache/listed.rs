@@ -143,7 +143,8 @@ mod tests {
         let all = [2, 3, 5, 4, 1];
         assert_eq!(ids(&listed, None, 9, 0), all);
         for size in 1..=all.len() {
-            let (mut paged, mut behind) = (Vec::new(), None);
+            let mut paged = Vec::new();
+            let mut behind = None;
             loop {
                 let page = listed.behind(MERCHANT, behind, size, at(0));
                 let Some(last) = page.last() else { break };

@@ -136,7 +136,8 @@ async fn run(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
     let sum = |of: &dyn Fn(&str) -> bool| -> f64 {
         cpu_us.iter().filter(|(name, _)| of(name)).map(|(_, us)| us).sum()
     };
-    let (product, behind) = (sum(&|name| name != CROWD), sum(&|name| BEHIND.contains(&name)));
+    let product = sum(&|name| name != CROWD);
+    let behind = sum(&|name| BEHIND.contains(&name));
     row("CPU per claim", &format!("{product:.0} µs, {behind:.0} of them behind the binlog"));
     for (name, us) in &cpu_us {
         row(&format!("  {name}"), &format!("{us:.1} µs"));

@@ -137,7 +137,8 @@ async fn run(cli: Cli) -> Result<()> {
     servers.end().await?;
     ensure!(bad.is_empty(), "coupons ended wrongly: {bad:?}");
 
-    let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
+    let p99 = baseline.ms(0.99);
+    let p99_beside = claims.ms(0.99);
     let figures = Figures {
         machine,
         coupons: size,
@@ -164,7 +165,8 @@ async fn run(cli: Cli) -> Result<()> {
 }
 
 fn say_storm(name: &str, storm: &storm::Storm, ceiling_per_s: f64) {
-    let (flips, clean) = (storm.flips_per_s, storm.clean_after.as_secs_f64());
+    let flips = storm.flips_per_s;
+    let clean = storm.clean_after.as_secs_f64();
     let of_raw = flips / ceiling_per_s;
     let figure = format!("{flips:.0} flips/s, {of_raw:.2} of raw; view clean {clean:.1} s later");
     row(name, &figure);
@@ -218,7 +220,8 @@ async fn wait(
     let waiting = pending::measure(servers, stage, first, coupons).await?;
     let [first_flip_s, all_shards_s] =
         [waiting.first_flip, waiting.all_shards].map(|took| took.as_secs_f64());
-    let (before, with) = (waiting.resident_before_mib, waiting.resident_mib);
+    let before = waiting.resident_before_mib;
+    let with = waiting.resident_mib;
     row("coupons that wait", &format!("{coupons}"));
     row("  the worker's memory", &format!("{with:.1} MiB ({before:.1} with few)"));
     let caches = if waiting.cold { "cold caches" } else { "MySQL's cache cold" };

@@ -94,7 +94,8 @@ async fn run(cli: Cli) -> Result<()> {
     let invariants = stage.verify().await?;
     stage.platform.stop().await?;
     servers.end().await?;
-    let (p99, p99_beside) = (baseline.ms(0.99), claims.ms(0.99));
+    let p99 = baseline.ms(0.99);
+    let p99_beside = claims.ms(0.99);
     let figures = Figures {
         machine,
         landed_per_s,
@@ -136,7 +137,8 @@ async fn landings(stage: &Stage) -> Result<(f64, f64)> {
 }
 
 fn say(name: &str, lapsed: &holds::Lapsed) {
-    let (per_s, after) = (lapsed.per_s, lapsed.on_sale_after.as_secs_f64());
+    let per_s = lapsed.per_s;
+    let after = lapsed.on_sale_after.as_secs_f64();
     row(name, &format!("{per_s:.0} lapses/s; all on sale again {after:.2} s later"));
 }
 

@@ -70,7 +70,8 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
     row("direct claims landed", &format!("{direct:.0}/s over HTTP, one template"));
     stage.at_rest().await?;
     let accepted = accept::measure(&stage).await?;
-    let (over, behind) = (accepted.per_s / direct, accepted.landed_per_s / direct);
+    let over = accepted.per_s / direct;
+    let behind = accepted.landed_per_s / direct;
     row("queued claims accepted", &format!("{:.0}/s, {over:.2} × direct", accepted.per_s));
     row("  answered", &quantiles(&accepted.answered));
     row("  landed meanwhile", &format!("{:.0}/s, {behind:.2} × direct", accepted.landed_per_s));
@@ -90,7 +91,9 @@ async fn run(json: Option<PathBuf>) -> Result<()> {
         relays.push(RelayFigures { workers, relayed_per_s });
     }
     let waiting = waiting::measure(&mut stage).await?;
-    let (before, while_waiting, peak) = (waiting.before_mib, waiting.waiting_mib, waiting.peak_mib);
+    let before = waiting.before_mib;
+    let while_waiting = waiting.waiting_mib;
+    let peak = waiting.peak_mib;
     row(
         "waiting clients",
         &format!(

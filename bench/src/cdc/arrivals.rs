@@ -55,9 +55,6 @@ struct Came {
 
 impl Arrivals {
     /// Starts reading from the topic's current end.
-    ///
-    /// # Errors
-    /// The broker does not answer.
     pub fn follow(broker: &Broker, topic: &str) -> Result<Self> {
         let consumer = broker.follow(topic)?;
         let state = Arc::new(State::default());
@@ -118,7 +115,8 @@ impl State {
     fn read(&self, consumer: &BaseConsumer) -> Result<()> {
         while !self.stop.load(Ordering::Relaxed) {
             let Some(message) = consumer.poll(POLL) else { continue };
-            let (message, at) = (message?, Instant::now());
+            let message = message?;
+            let at = Instant::now();
             let changed: Changed = serde_json::from_slice(message.payload().unwrap_or_default())
                 .context("a message without the row's id")?;
             self.came().at.entry(changed.after.id).or_insert(at);

@@ -61,11 +61,9 @@ impl Broker {
     }
 
     /// Number of messages in a topic, over all partitions.
-    ///
-    /// # Errors
-    /// The broker does not answer.
     pub async fn held(&self, topic: &str) -> Result<i64> {
-        let (reader, topic) = (Arc::clone(&self.reader), topic.to_owned());
+        let reader = Arc::clone(&self.reader);
+        let topic = topic.to_owned();
         spawn_blocking(move || Ok(ends(&reader, &topic)?.iter().map(|(_, end)| end).sum())).await?
     }
 
@@ -91,9 +89,6 @@ impl Broker {
     }
 
     /// Reads a topic from its current end on.
-    ///
-    /// # Errors
-    /// The broker does not answer.
     pub fn follow(&self, topic: &str) -> Result<BaseConsumer> {
         self.read(topic, |end| end)
     }

@@ -46,7 +46,8 @@ pub fn decode_per_s(access: &ServerAccess, part: &Part) -> Result<f64> {
     });
     let failed = |error| anyhow!("mysql_cdc: {error:?}");
     let began = Instant::now();
-    let (mut rows, wanted) = (0, usize::try_from(part.rows)?);
+    let mut rows = 0;
+    let wanted = usize::try_from(part.rows)?;
     for event in client.replicate().map_err(failed)? {
         let (_, event) = event.map_err(failed)?;
         rows += match event {

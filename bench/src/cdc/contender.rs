@@ -49,14 +49,16 @@ impl Contender {
     /// Our tailer for one round; its own topic prefix gives it its own checkpoint.
     pub fn ours(platform: Platform, access: ServerAccess, round: usize) -> Self {
         let topic = format!("{}.user_coupon", platform.options.topic_prefix);
-        let (rounds, engine) = (round..round + 1, Engine::Ours(Box::new(platform)));
+        let rounds = round..round + 1;
+        let engine = Engine::Ours(Box::new(platform));
         Self { name: TAILER, topic, rounds, engine, access, child: None }
     }
 
     /// The hand-written peer; it takes its start position as an option, so it can run in every
     /// round.
     pub fn go_mysql(binary: PathBuf, access: ServerAccess, rounds: Range<usize>) -> Self {
-        let (topic, engine) = ("go-mysql.user_coupon".to_owned(), Engine::GoMysql { binary });
+        let topic = "go-mysql.user_coupon".to_owned();
+        let engine = Engine::GoMysql { binary };
         Self { name: GO_MYSQL, topic, rounds, engine, access, child: None }
     }
 
@@ -105,9 +107,6 @@ impl Contender {
     }
 
     /// The process id.
-    ///
-    /// # Errors
-    /// The process does not run.
     pub fn pid(&self) -> Result<u32> {
         match &self.engine {
             Engine::Ours(platform) => {

@@ -47,9 +47,6 @@ pub struct Load {
 
 impl Load {
     /// Connects to a migrated database and creates the procedures.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn connect(url: &str, now: DateTime<Utc>) -> Result<Self> {
         let mut connection = connect::single(url).await?;
         for procedure in [SINGLES, MIXED] {
@@ -59,9 +56,6 @@ impl Load {
     }
 
     /// Sets whether commits are durable. They need not be while a part is written: the binlog is the same.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn set_durable(&mut self, durable: bool) -> Result<()> {
         let value = i32::from(durable);
         for variable in ["sync_binlog", "innodb_flush_log_at_trx_commit"] {
@@ -72,9 +66,6 @@ impl Load {
     }
 
     /// Inserts one coupon and returns its id once it is committed.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn one(&mut self) -> Result<i64> {
         let id = self.take(1);
         execute(&mut self.connection, &format!("call bench_singles({id}, 1)")).await?;
@@ -82,11 +73,9 @@ impl Load {
     }
 
     /// Writes at least `rows` rows, ten thousand per transaction.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn bulk(&mut self, rows: i64) -> Result<Part> {
-        let (from, began) = (self.begin().await?, Instant::now());
+        let from = self.begin().await?;
+        let began = Instant::now();
         let transactions = (rows + BULK_ROWS - 1) / BULK_ROWS;
         let rows = transactions * BULK_ROWS;
         self.bulk = (self.next_id, rows);
@@ -98,22 +87,18 @@ impl Load {
     }
 
     /// Writes at least `transactions` transactions of one row.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn singles(&mut self, transactions: i64) -> Result<Part> {
-        let (from, began) = (self.begin().await?, Instant::now());
+        let from = self.begin().await?;
+        let began = Instant::now();
         let all = self.side_by_side("bench_singles", transactions, "").await?;
         Ok(part("singles", from, all, all, began))
     }
 
     /// Writes at least `transactions` transactions that update some coupons of [`Load::bulk`], insert one, and write a
     /// row of a table that is not followed.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn mixed(&mut self, transactions: i64) -> Result<Part> {
-        let (from, began) = (self.begin().await?, Instant::now());
+        let from = self.begin().await?;
+        let began = Instant::now();
         let (oldest, old) = self.bulk;
         let all =
             self.side_by_side("bench_mixed", transactions, &format!(", {oldest}, {old}")).await?;
@@ -151,9 +136,6 @@ impl Load {
     }
 
     /// The end of the binlog.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub async fn place(&mut self) -> Result<BinlogPosition> {
         let files = settings::binlog_files(&mut self.connection).await?.files;
         let (file, offset) = files.into_iter().next_back().context("there is no binlog")?;

@@ -22,9 +22,6 @@ pub struct Usage {
 
 impl Usage {
     /// Reads the usage of a running process.
-    ///
-    /// # Errors
-    /// The process does not run.
     pub fn of(pid: u32) -> Result<Self> {
         let read = |file: &str| {
             let path = format!("/proc/{pid}/{file}");
@@ -37,9 +34,6 @@ impl Usage {
 }
 
 /// Reads how much memory of a running process is resident, in MiB.
-///
-/// # Errors
-/// The process does not run.
 pub fn resident_mib(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -71,7 +65,8 @@ mod tests {
 
     #[test]
     fn this_process_has_held_some_memory() {
-        let (own, peak) = (std::process::id(), Usage::of(std::process::id()).unwrap().peak_mib);
+        let own = std::process::id();
+        let peak = Usage::of(std::process::id()).unwrap().peak_mib;
         assert!(peak > 0.5);
         assert!(resident_mib(own).unwrap() > 0.5);
     }

@@ -88,7 +88,9 @@ pub async fn measure(servers: &BareServers) -> Result<Beside> {
     let mut templates = (1..).map(TemplateId);
     let mut next = || templates.next().expect("the numbers do not end");
     side.by_client(next(), WARM_UP).await?;
-    let (mut client, mut by_default, mut pipelined) = (Vec::new(), Vec::new(), Vec::new());
+    let mut client = Vec::new();
+    let mut by_default = Vec::new();
+    let mut pipelined = Vec::new();
     for _ in 0..ROUNDS {
         client.push(side.by_client(next(), ADMISSIONS).await?);
         by_default.push(side.by_benchmark(next(), BY_DEFAULT).await?);
@@ -113,7 +115,8 @@ impl Side {
         let mut tasks = JoinSet::new();
         let began = Instant::now();
         for _ in 0..TASKS {
-            let (side, next) = (self.clone(), Arc::clone(&next));
+            let side = self.clone();
+            let next = Arc::clone(&next);
             tasks.spawn(async move { side.admit(template, &next, admissions.into()).await });
         }
         while let Some(done) = tasks.join_next().await {
@@ -130,8 +133,10 @@ impl Side {
             if number >= all {
                 return Ok(());
             }
-            let (id, user) = (ClaimId(FIRST_CLAIM + number), UserId(FIRST_USER + number));
-            let (key, now) = (format!("{KEY}{number:012}"), self.clock.now());
+            let id = ClaimId(FIRST_CLAIM + number);
+            let user = UserId(FIRST_USER + number);
+            let key = format!("{KEY}{number:012}");
+            let now = self.clock.now();
             let claim = testkit::claim(id, template, user, &key, 1, now);
             let verdict = self.gate.claim(&claim, EPOCH, now, QueueOptions::direct()).await?;
             ensure!(
@@ -238,8 +243,12 @@ impl Side {
 
 /// The names are a contract: `lua/README.md`.
 fn keys(template: TemplateId) -> [String; 6] {
-    let (meta, users, in_flight) = ("meta", format!("users:{EPOCH}"), format!("inflight:{EPOCH}"));
-    let (queued, outbox, refusing) = (format!("queued:{EPOCH}"), "outbox", "refusing");
+    let meta = "meta";
+    let users = format!("users:{EPOCH}");
+    let in_flight = format!("inflight:{EPOCH}");
+    let queued = format!("queued:{EPOCH}");
+    let outbox = "outbox";
+    let refusing = "refusing";
     [meta, &users, &in_flight, &queued, outbox, refusing]
         .map(|part| format!("{PREFIX}gate:1:{{{template}:0}}:{part}"))
 }

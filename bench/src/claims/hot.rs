@@ -56,9 +56,6 @@ pub async fn measure_held(stage: &Stage, hold: Option<TimeDelta>) -> Result<Hot>
 }
 
 /// Publishes a template, and sells `sold` of its coupons before a measurement of `claims` claims.
-///
-/// # Errors
-/// The platform fails.
 pub async fn warm_up(
     stage: &Stage,
     hold: Option<TimeDelta>,

@@ -94,7 +94,9 @@ impl Sale {
             let (added, _) = watch::channel(None);
             let mut asking = JoinSet::new();
             for api in &self.apis {
-                let (sale, api, added) = (self.clone(), api.clone(), added.subscribe());
+                let sale = self.clone();
+                let api = api.clone();
+                let added = added.subscribe();
                 asking.spawn(async move { sale.ask_on(&api, &added).await });
             }
             tokio::time::sleep(BEFORE).await;

@@ -126,6 +126,7 @@ async fn listed(users: Vec<Shopper>, template: TemplateId) -> Result<(Instant, D
     let times: Result<Vec<(Instant, Instant)>> = tasks.join_all().await.into_iter().collect();
     let (answered, listed): (Vec<_>, Vec<_>) = times?.into_iter().unzip();
     let last = |times: Vec<Instant>| times.into_iter().max().context("there are no last users");
-    let (answered, listed) = (last(answered)?, last(listed)?);
+    let answered = last(answered)?;
+    let listed = last(listed)?;
     Ok((answered, listed - answered))
 }

@@ -77,7 +77,8 @@ mod tests {
             {"of_capacity": 0.9, "claims_per_s": 3335, "p50_ms": 166, "p99_ms": 521, "p999_ms": 608}
         ], "thin_per_s": 541, "landed_per_s": 3706}"#;
         let run = Run::newest(run).unwrap();
-        let (answers, rates) = (answers(&run).unwrap(), super::rates(&run).unwrap().unwrap());
+        let answers = answers(&run).unwrap();
+        let rates = super::rates(&run).unwrap().unwrap();
         for figure in ["50 % (1,853/s)", "29", "88", "134", "608", "p99.9", "3,706 claims/s"] {
             assert!(answers.contains(figure), "{figure}");
         }

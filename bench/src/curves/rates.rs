@@ -68,7 +68,8 @@ pub fn rates(run: &Run) -> Result<Option<String>> {
             .draw()?;
         for (row, pair) in (1..).zip(&pairs) {
             let height = f64::from(count - row) + 0.35;
-            let (ours, theirs) = (pair.per_s, pair.baseline_per_s);
+            let ours = pair.per_s;
+            let theirs = pair.baseline_per_s;
             let line = ShapeStyle::from(MUTED).stroke_width(2);
             chart.draw_series([PathElement::new([(theirs, height), (ours, height)], line)])?;
             let hollow = [WHITE.filled(), ShapeStyle::from(MUTED).stroke_width(2)];
@@ -112,7 +113,8 @@ fn pairs(run: &Run) -> Vec<Pair> {
     let of = |name, per_s: Option<f64>, beside, baseline_per_s: Option<f64>| {
         Some(Pair { name, per_s: per_s?, beside, baseline_per_s: baseline_per_s? })
     };
-    let (gate, spread) = (&run.gate, &run.spread);
+    let gate = &run.gate;
+    let spread = &run.spread;
     let benchmark = [gate.redis_benchmark_per_s, gate.redis_benchmark_pipelined_per_s];
     let benchmark = benchmark.into_iter().flatten().reduce(f64::max);
     let all = [

@@ -36,9 +36,6 @@ impl Samples {
     }
 
     /// Takes a sample every ten seconds, for ever.
-    ///
-    /// # Errors
-    /// A process does not run.
     pub async fn take(&mut self) -> Result<Infallible> {
         let mut ticks = interval_at(Instant::now() + EVERY, EVERY);
         loop {
@@ -48,9 +45,6 @@ impl Samples {
     }
 
     /// Takes the last sample, and returns what was found, by process.
-    ///
-    /// # Errors
-    /// A process does not run.
     pub fn end(mut self) -> Result<BTreeMap<String, Memory>> {
         self.take_one()?;
         let of = |at: usize| self.taken.iter().map(|sample| sample[at]).collect::<Vec<f64>>();

@@ -157,7 +157,8 @@ async fn send_to(
     load: Load,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let (mut tasks, mut slices) = (Tasks::new(), interval(SLICE));
+    let mut tasks = Tasks::new();
+    let mut slices = interval(SLICE);
     let began = Instant::now();
     let mut came = 0;
     while began.elapsed() < load.length {
@@ -186,7 +187,8 @@ async fn flood(
     lines: usize,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let (mut tasks, mut looks) = (Tasks::new(), interval(REFILL));
+    let mut tasks = Tasks::new();
+    let mut looks = interval(REFILL);
     loop {
         looks.tick().await;
         outcome.take_finished(&mut tasks);

@@ -78,7 +78,8 @@ pub async fn at_rate(stage: &Stage, after: &'static str, claims_per_s: f64) -> R
         let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE).leaving();
         tasks.spawn(async move { crowd.run(wishes).await });
     }
-    let (mut answered, mut accepted) = (Latency::default(), 0);
+    let mut answered = Latency::default();
+    let mut accepted = 0;
     while let Some(run) = tasks.join_next().await {
         let run = run.expect("a slice does not panic")?;
         accepted += i64::try_from(run.accepted.len())?;

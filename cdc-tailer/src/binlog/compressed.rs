@@ -90,7 +90,9 @@ impl<'a> Payload<'a> {
         const ZSTD: u64 = 0;
         const NONE: u64 = 255;
         let mut bytes = Bytes::new(body);
-        let (mut size, mut method, mut left) = (None, NONE, None);
+        let mut size = None;
+        let mut method = NONE;
+        let mut left = None;
         loop {
             let field = bytes.length_encoded()?;
             if field == END {
@@ -247,7 +249,8 @@ mod tests {
 
     #[test]
     fn a_payloads_events_come_out_one_by_one_from_one_frame_or_several() {
-        let (one, two) = (event(10), event(500));
+        let one = event(10);
+        let two = event(500);
         let both = [one.as_slice(), &two].concat();
         let zstd = |bytes: &[u8]| compress_to_vec(bytes, CompressionLevel::Fastest);
         assert_eq!(lengths(&payload(255, &both, both.len())).unwrap(), [29, 519]);

@@ -68,7 +68,8 @@ mod tests {
     {
         let gtid = |number: u64| Gtid::parse(Flavor::MariaDb, &format!("0-1-{number}")).unwrap();
         let xid = |name: &str| Xid::from_statement(name.as_bytes()).unwrap();
-        let (one, two) = (xid("X'61',X'',1"), xid("X'62',X'',1"));
+        let one = xid("X'61',X'',1");
+        let two = xid("X'62',X'',1");
         let covered = Some(GtidSet::parse(Flavor::MariaDb, "0-1-5").unwrap());
         let unread = [one.clone(), two.clone()].into();
         let mut pending = Pending { covered: covered.clone(), unread, ..Pending::default() };
@@ -78,7 +79,8 @@ mod tests {
         assert_eq!(pending.covered, covered);
         pending.pass(&gtid(6), Some(&Phase::Ends(one.clone())));
         pending.pass(&gtid(7), Some(&Phase::Ends(one)));
-        let (foreign, unread) = ([two.clone()].into(), [two].into());
+        let foreign = [two.clone()].into();
+        let unread = [two].into();
         assert_eq!(pending, Pending { foreign, covered: None, unread });
     }
 }

@@ -129,7 +129,8 @@ impl Table {
         if names.len() != count {
             return Err(TableError::NoNames { table });
         }
-        let (mut enums, mut sets) = (enums.into_iter(), sets.into_iter());
+        let mut enums = enums.into_iter();
+        let mut sets = sets.into_iter();
         let mut collations = label_collations.into_iter();
         let mut columns = Vec::with_capacity(count);
         for (name, kind) in names.into_iter().zip(kinds) {

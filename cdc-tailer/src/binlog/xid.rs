@@ -28,11 +28,13 @@ impl Xid {
     pub(crate) fn parse(bytes: &mut Bytes<'_>) -> Result<Self, Truncated> {
         let format = bytes.u32()?;
         let mut length = || usize::try_from(bytes.u32()?).map_err(|_| Truncated);
-        let (global, branch) = (length()?, length()?);
+        let global = length()?;
+        let branch = length()?;
         if global > PART_MAX || branch > PART_MAX {
             return Err(Truncated);
         }
-        let (global, branch) = (bytes.take(global)?.to_vec(), bytes.take(branch)?.to_vec());
+        let global = bytes.take(global)?.to_vec();
+        let branch = bytes.take(branch)?.to_vec();
         Ok(Self { format, global, branch })
     }
 
@@ -40,7 +42,8 @@ impl Xid {
     pub(crate) fn from_statement(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let mut parts = text.split(',');
-        let (global, branch) = (hexadecimal(parts.next()?)?, hexadecimal(parts.next()?)?);
+        let global = hexadecimal(parts.next()?)?;
+        let branch = hexadecimal(parts.next()?)?;
         let format = parts.next()?.split_ascii_whitespace().next()?;
         // The standard's type is signed, and MariaDB writes it as such.
         let format = format.parse().or_else(|_| format.parse().map(i32::cast_unsigned)).ok()?;

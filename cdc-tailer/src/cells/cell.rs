@@ -128,7 +128,8 @@ fn time(fraction: u8, bytes: &mut Bytes<'_>) -> Result<i64, Truncated> {
     let width = usize::from(fraction.min(6)).div_ceil(2);
     let bits = 24 + 8 * u32::try_from(width).unwrap_or(0);
     let biased = bytes.big_endian(3 + width)?.cast_signed() - (1 << (bits - 1));
-    let (sign, packed) = (biased.signum(), biased.unsigned_abs());
+    let sign = biased.signum();
+    let packed = biased.unsigned_abs();
     let fraction_bits = bits - 24;
     let whole = (packed >> fraction_bits).cast_signed();
     let fraction = (packed & ((1 << fraction_bits) - 1)).cast_signed();

@@ -86,7 +86,8 @@ impl Kind {
                 Self::Double
             }
             246 => {
-                let (precision, scale) = (usize::from(metadata.u8()?), usize::from(metadata.u8()?));
+                let precision = usize::from(metadata.u8()?);
+                let scale = usize::from(metadata.u8()?);
                 Self::Decimal { precision, scale }
             }
             13 => Self::Year,
@@ -99,7 +100,8 @@ impl Kind {
             249..=252 => Self::Text { length_bytes: usize::from(metadata.u8()?) },
             247 | 248 | 253 | 254 => Self::string(metadata.u8()?, metadata.u8()?),
             16 => {
-                let (bits, bytes) = (usize::from(metadata.u8()?), usize::from(metadata.u8()?));
+                let bits = usize::from(metadata.u8()?);
+                let bytes = usize::from(metadata.u8()?);
                 Self::Bit { bytes: bytes + usize::from(bits > 0) }
             }
             245 => Self::Json { length_bytes: usize::from(metadata.u8()?) },

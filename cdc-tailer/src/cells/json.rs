@@ -100,7 +100,8 @@ impl Text {
         let number = |bytes: &mut Bytes<'_>| {
             usize::try_from(bytes.little_endian(width)?).map_err(|_| Truncated)
         };
-        let (count, size) = (number(&mut bytes)?, number(&mut bytes)?);
+        let count = number(&mut bytes)?;
+        let size = number(&mut bytes)?;
         let whole = whole.get(..size).ok_or(Truncated)?;
         let keys = if keyed { count.checked_mul(width + 2).ok_or(Truncated)? } else { 0 };
         let mut keys = Bytes::new(bytes.take(keys)?);
@@ -139,7 +140,8 @@ impl Text {
         let mut bytes = Bytes::new(value);
         match kind {
             DECIMAL => {
-                let (precision, scale) = (usize::from(bytes.u8()?), usize::from(bytes.u8()?));
+                let precision = usize::from(bytes.u8()?);
+                let scale = usize::from(bytes.u8()?);
                 self.out.extend(decimal::read(precision, scale, &mut bytes)?.as_bytes());
                 Ok(())
             }
@@ -185,14 +187,19 @@ fn behind(whole: &[u8], offset: usize) -> Result<&[u8], Truncated> {
 
 /// Formats a date in 22 bits, time of day in 17, microseconds in 24. A negative time is negated as a whole.
 fn temporal(time: bool, date: bool, packed: i64) -> String {
-    let (whole, micros) = (packed.unsigned_abs() >> 24, packed.unsigned_abs() & 0xff_ffff);
-    let (day, clock) = (whole >> 17, whole & 0x1_ffff);
-    let (months, day) = (day >> 5, day & 31);
-    let (minute, second) = (clock >> 6 & 63, clock & 63);
+    let whole = packed.unsigned_abs() >> 24;
+    let micros = packed.unsigned_abs() & 0xff_ffff;
+    let day = whole >> 17;
+    let clock = whole & 0x1_ffff;
+    let months = day >> 5;
+    let day = day & 31;
+    let minute = clock >> 6 & 63;
+    let second = clock & 63;
     let mut text = String::new();
     // Writing to a string cannot fail.
     if time {
-        let (sign, hour) = (if packed < 0 { "-" } else { "" }, whole >> 12 & 0x3ff);
+        let sign = if packed < 0 { "-" } else { "" };
+        let hour = whole >> 12 & 0x3ff;
         let _written = write!(text, "{sign}{hour:02}:{minute:02}:{second:02}.{micros:06}");
         return text;
     }

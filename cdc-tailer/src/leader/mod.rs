@@ -160,7 +160,8 @@ async fn serve(
     doubt: Doubt,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let (config, part) = (context.config, context.part);
+    let config = context.config;
+    let part = context.part;
     ::metrics::gauge!(metrics::LEADS.name).set(0.0);
     part.set_status(json!({ "role": "standby" }));
     let joining = Leadership::join(
@@ -237,9 +238,6 @@ pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {
 }
 
 /// Returns the last checkpoint as JSON text; `None` if there is none. Does not disturb a running tailer.
-///
-/// # Errors
-/// No broker answers.
 pub async fn position(config: &Config) -> anyhow::Result<Option<String>> {
     let url = config.database_url.expose();
     let as_given = mysql_store::connect::database_of(url)?;

@@ -213,7 +213,8 @@ mod tests {
             is_silent_replica: false,
         };
         let silent = BinlogGaps { is_silent_replica: true, ..BinlogGaps::default() };
-        let (mariadb, mysql) = (settings::Flavor::MariaDb, settings::Flavor::MySql);
+        let mariadb = settings::Flavor::MariaDb;
+        let mysql = settings::Flavor::MySql;
         let refused = |gaps: &BinlogGaps, flavor| unlogged(gaps, flavor, "shop");
         for logged in
             [filters(&[], &[]), filters(&["a", "shop"], &["shop"]), filters(&[], &["a", "b"])]

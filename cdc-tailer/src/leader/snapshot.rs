@@ -148,7 +148,8 @@ impl<O: Sink> Snapshot<'_, O> {
         let now_ms = self.clock.now().timestamp_millis();
         let mut headers: Vec<(&str, &[u8])> = vec![(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
         headers.extend(progress.restates.header().map(|why| (HEADER_RESTATED, why)));
-        let (mut payload, mut key) = (Vec::new(), Vec::new());
+        let mut payload = Vec::new();
+        let mut key = Vec::new();
         for row in &rows {
             let values = values(&table, row);
             let cells = cells(&table, &values);

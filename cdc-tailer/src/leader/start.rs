@@ -55,7 +55,8 @@ pub(crate) async fn decide(
     if wanted == Some(Resnapshot::All) {
         return anew(context, server, asked.to_owned(), Restates::History).await;
     }
-    let (brokers, names) = (context.config.brokers(), &context.names);
+    let brokers = context.config.brokers();
+    let names = &context.names;
     let Some(checkpoint) = checkpoint::load(brokers, names, &context.database).await? else {
         let reason = "there is no checkpoint".to_owned();
         return anew(context, server, reason, Restates::Nothing).await;

@@ -157,7 +157,8 @@ mod tests {
     const EXPIRY: Option<Duration> = Some(Duration::from_secs(100));
 
     fn status(written: Option<Checkpoint>) -> LeaderStatus {
-        let (files, written) = (watch::Sender::new(None), watch::Sender::new(written));
+        let files = watch::Sender::new(None);
+        let written = watch::Sender::new(written);
         LeaderStatus {
             files: files.subscribe(),
             written: written.subscribe(),

@@ -116,7 +116,8 @@ impl Reader {
     fn run(mut self) -> Result<(), TailError> {
         let mut backoff = Backoff::new(BACKOFF_MIN, BACKOFF_MAX);
         let mut giving_way = Backoff::new(GIVE_WAY_MIN, GIVE_WAY_MAX);
-        let (mut evictions, mut opened) = (0, Instant::now());
+        let mut evictions = 0;
+        let mut opened = Instant::now();
         loop {
             let before = self.origin.after.gtids.clone();
             let error = match self.stream() {
@@ -175,7 +176,8 @@ impl Reader {
             self.prove_run()?;
         }
         if self.origin.after.file.server != source.identity() {
-            let (from, to) = (&self.origin.after.file.server, source.identity());
+            let from = &self.origin.after.file.server;
+            let to = source.identity();
             info!(from, to, "the server has taken another one's place");
         }
         info!(

@@ -37,7 +37,8 @@ pub(crate) fn since(server: &Server, followed: Arc<File>) -> Result<Run, TailErr
     if followed.name.is_empty() || !is_one_server(beside.identity(), &followed.server) {
         return Ok(Run::GoesOnTo(followed));
     }
-    let (mut newest, mut number) = (followed.name.clone(), file_number(&followed.name));
+    let mut newest = followed.name.clone();
+    let mut number = file_number(&followed.name);
     for file in files(&mut beside)? {
         let next = file_number(&file);
         if next <= number {

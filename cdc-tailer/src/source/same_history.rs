@@ -89,7 +89,8 @@ pub(crate) fn prove(origin: &Origin, identity: &str) -> Result<(), TailError> {
         (last, false) => continues_another(server, after, last.as_ref())?,
     };
     let Some(otherwise) = otherwise else { return Ok(()) };
-    let (was, at) = (&after.file.server, &after.gtids);
+    let was = &after.file.server;
+    let at = &after.gtids;
     Err(TailError::PositionLost {
         reason: format!(
             "its history is another one than was read up to {at} of server {was} ({} at {}): {otherwise}",
@@ -377,7 +378,8 @@ mod tests {
             (mariadb("7"), mariadb("7"), true),
             (mariadb("7"), mariadb("8"), false),
         ] {
-            let (read, before) = (parsed(read), parsed(before));
+            let read = parsed(read);
+            let before = parsed(before);
             let said = is_whole(&Position::of(read), &file, &before).map_err(|it| it.to_string());
             assert_eq!(said.is_ok(), whole, "{before}: {said:?}");
             assert!(said.is_ok() || said.unwrap_err().contains("a file is missing between"));

@@ -65,7 +65,8 @@ fn each_mode_is_read_as_the_driver_of_the_queries_reads_it() {
 #[test]
 fn a_server_that_is_not_trusted_gets_no_password_and_the_error_says_why() {
     for database in Database::with_tls() {
-        let (own, other) = (certificates().ca(), foreign_certificates().ca());
+        let own = certificates().ca();
+        let other = foreign_certificates().ca();
         let elsewhere = database.url.replacen("127.0.0.1", "127.0.0.2", 1);
         let identity = |ca: &str| format!("?ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}");
         for (url, sentence) in [
@@ -99,7 +100,8 @@ fn a_server_that_asks_for_our_certificate_gets_it() {
             "create user certified@'%' identified by 'secret' require x509;
              create user encrypted@'%' identified by 'secret' require ssl",
         );
-        let (ca, certificates) = (certificates().ca(), certificates());
+        let ca = certificates().ca();
+        let certificates = certificates();
         let by_tls = format!("{}?ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}", database.url);
         let own =
             format!("&ssl-cert={}&ssl-key={}", certificates.certificate(), certificates.key());

@@ -31,9 +31,10 @@ fn damaging_proxy(origin: &Origin, marked: &'static [u8], times: u32) -> Origin 
     let left = Arc::new(AtomicU32::new(times));
     thread::spawn(move || {
         for client in listener.incoming() {
-            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
-            let (mut requests, mut answered) =
-                (client.try_clone().unwrap(), server.try_clone().unwrap());
+            let mut client = client.unwrap();
+            let mut server = TcpStream::connect(&server).unwrap();
+            let mut requests = client.try_clone().unwrap();
+            let mut answered = server.try_clone().unwrap();
             thread::spawn(move || std::io::copy(&mut requests, &mut answered));
             let left = Arc::clone(&left);
             thread::spawn(move || {

@@ -83,8 +83,10 @@ fn text(column: &Column, cell: &Cell<'_>) -> Option<String> {
         }
         Cell::Time(micros) => {
             let sign = if *micros < 0 { "-" } else { "" };
-            let (seconds, micros) = (micros.abs() / 1_000_000, micros.abs() % 1_000_000);
-            let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+            let seconds = micros.abs() / 1_000_000;
+            let micros = micros.abs() % 1_000_000;
+            let hours = seconds / 3600;
+            let minutes = seconds / 60 % 60;
             format!("{sign}{hours:02}:{minutes:02}:{:02}.{micros:06}", seconds % 60)
         }
     })

@@ -316,7 +316,8 @@ pub(crate) mod tests {
     #[test]
     fn memory_does_not_grow_with_the_number_of_events() {
         const EVENTS: u32 = 100_000;
-        let (folder, table) = (std::env::temp_dir(), rows(0, 40).table);
+        let folder = std::env::temp_dir();
+        let table = rows(0, 40).table;
         let mut buffer = RowBuffer::default();
         for number in 0..EVENTS {
             let event = RowsPacket { table: Arc::clone(&table), ..rows(number, 40) };

@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn the_keys_of_a_job_are_no_clients_and_no_fences_and_fit_their_column() {
-        let (job, row) = (JobId(i64::MAX), u32::MAX);
+        let job = JobId(i64::MAX);
+        let row = u32::MAX;
         for key in
             [RequestId::grant(job, row), RequestId::job_movement(job), RequestId::job_rest(job)]
         {

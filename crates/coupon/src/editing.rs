@@ -289,7 +289,8 @@ mod tests {
     fn a_start_moves_until_it_has_come_and_never_to_the_past() {
         let before = template(TemplateState::Published);
         let edited = with(TemplateField::ClaimStartsAt, &before);
-        let (start, moved) = (before.window.starts_at, edited.window.starts_at);
+        let start = before.window.starts_at;
+        let moved = edited.window.starts_at;
         let ms = TimeDelta::milliseconds(1);
         assert!(!before.moves_a_start_that_has_come(&edited, start - ms));
         assert!(before.moves_a_start_that_has_come(&edited, start));

@@ -90,7 +90,8 @@ mod tests {
             for n in 0..USERS {
                 users[usize::from(expiry_shard(UserId(from + n * step)))] += 1;
             }
-            let (least, most) = (users.iter().min().unwrap(), users.iter().max().unwrap());
+            let least = users.iter().min().unwrap();
+            let most = users.iter().max().unwrap();
             assert!(*least > 800 && *most < 1_200, "{from} by {step}: {users:?}");
         }
     }

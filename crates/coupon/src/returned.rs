@@ -71,7 +71,9 @@ pub fn read_returned(text: &str) -> Result<Vec<Returned>, ReturnedError> {
 
 fn read_entry(entry: &str) -> Option<Returned> {
     let mut parts = entry.split('/');
-    let (user, numbers, lapses) = (parts.next()?, parts.next()?, parts.next()?);
+    let user = parts.next()?;
+    let numbers = parts.next()?;
+    let lapses = parts.next()?;
     if parts.next().is_some() {
         return None;
     }

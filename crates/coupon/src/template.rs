@@ -286,7 +286,8 @@ impl Template {
             (limit::HOLD_MS_MIN..=limit::HOLD_MS_MAX).contains(&hold.num_milliseconds())
         };
         if hold.is_some_and(|hold| !in_bounds(hold)) {
-            let (least, most) = (limit::HOLD_MS_MIN, limit::HOLD_MS_MAX);
+            let least = limit::HOLD_MS_MIN;
+            let most = limit::HOLD_MS_MAX;
             return wrong("hold_ms", format!("use 0 (confirmed at once) or {least} to {most}"));
         }
         if lapses_allowed > limit::LAPSES_ALLOWED_MAX {
@@ -362,7 +363,8 @@ mod tests {
         ];
         for (from, row) in states.into_iter().zip(allowed) {
             for (to, allowed) in states.into_iter().zip(row) {
-                let (is, shall) = (from.word(), to.word());
+                let is = from.word();
+                let shall = to.word();
                 assert_eq!(from.may_become(to), allowed, "from {is} to {shall}");
             }
         }

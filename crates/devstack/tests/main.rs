@@ -108,7 +108,8 @@ mod full {
     async fn servers_answer_survive_faults_and_keep_their_data_and_ports() {
         let folder = Folder::new("whole");
         let mut servers = Servers::start(&folder.0, &Options::default()).await.unwrap();
-        let (truth, gate) = (servers.database.address().port(), servers.gate.address().port());
+        let truth = servers.database.address().port();
+        let gate = servers.gate.address().port();
         assert_eq!(
             sql(
                 truth,

@@ -14,7 +14,8 @@ use crate::harness::{Process, TEMPLATE, USER, World, again, claim, template};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_lands_is_settled_and_is_answered_alike_ever_after() {
     let world = World::open("a claim", 10, 2).await;
-    let (here, there) = (Process::start(&world, "a").await, Process::start(&world, "b").await);
+    let here = Process::start(&world, "a").await;
+    let there = Process::start(&world, "b").await;
     let first = claim(USER, "a", 2);
     let Answer::Landed { claim: landed, replayed: false } = here.claim(&first).await else {
         panic!("not landed now");
@@ -101,7 +102,8 @@ async fn a_first_wave_in_a_process_that_has_not_heard_of_the_gate_lands() {
     let world = World::open("first wave", 100, 1).await;
     let process = Process::without_keeper(&world, "a").await;
     let sends = (0..50).map(|n| {
-        let (process, claim) = (&process, claim(UserId(n), "a", 1));
+        let process = &process;
+        let claim = claim(UserId(n), "a", 1);
         async move { process.claim(&claim).await }
     });
     for answer in join_all(sends).await {
@@ -259,7 +261,8 @@ async fn a_gate_lost_under_load_sells_exactly_the_stock() {
     let world = World::open("lost under load", 40, 1).await;
     let processes = [Process::start(&world, "a").await, Process::start(&world, "b").await];
     let sends = (0..120).map(|n| {
-        let (process, world) = (&processes[n % 2], &world);
+        let process = &processes[n % 2];
+        let world = &world;
         let claim = claim(UserId(n as i64), "a", 1);
         async move {
             if n == 30 {

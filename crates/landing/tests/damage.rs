@@ -29,7 +29,8 @@ const NO_NUMBERS: [&str; 15] = [
 const FAR: [i64; 6] = [i64::MIN, i64::MAX, 1 << 53, -(1 << 53), (1 << 53) - 1, i64::MIN + 1];
 
 fn keeper(world: &World) -> (Gates, Keeper) {
-    let (pool, gate) = (world.pool.clone(), world.gate.clone());
+    let pool = world.pool.clone();
+    let gate = world.gate.clone();
     Gates::new(pool, gate, Arc::new(NoQueue), "keeper", PRELOAD, FailPoints::default())
 }
 

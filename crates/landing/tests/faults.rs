@@ -165,7 +165,8 @@ async fn kill_all_connections(world: &World) {
 async fn a_key_that_landed_elsewhere_meanwhile_is_answered_by_what_is_stored() {
     for (there, same) in [(1, true), (2, false)] {
         let world = World::open("landed elsewhere", TOTAL, 2).await;
-        let (a, b) = (Process::start(&world, "a").await, Process::start(&world, "b").await);
+        let a = Process::start(&world, "a").await;
+        let b = Process::start(&world, "b").await;
         let first = claim(USER, "a", 1);
         let mut held = a.points.hold(AFTER_GATE);
         let answer = a.begin(&first);
@@ -653,7 +654,8 @@ fn begin_at(
     id: TemplateId,
     claim: &Claim,
 ) -> tokio_util::task::AbortOnDropHandle<Answer> {
-    let (claims, claim) = (process.claims.clone(), claim.clone());
+    let claims = process.claims.clone();
+    let claim = claim.clone();
     let template = Arc::new(template(id, 3));
     let answer = async move { claims.claim(template, claim).await };
     tokio_util::task::AbortOnDropHandle::new(tokio::spawn(answer))

@@ -44,7 +44,8 @@ async fn a_gate_left_loading_or_behind_mysql_is_found_without_any_claim() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_keepers_of_a_lost_gate_end_with_one_that_equals_mysql() {
     let world = World::open("two keepers", 10, 1).await;
-    let (one, other) = (Process::start(&world, "a").await, Process::start(&world, "b").await);
+    let one = Process::start(&world, "a").await;
+    let other = Process::start(&world, "b").await;
     for _ in 0..3 {
         world.lose_gate().await;
         one.gates.ask_look(TEMPLATE);

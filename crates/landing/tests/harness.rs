@@ -77,11 +77,13 @@ impl World {
 
     /// [`TEMPLATE`], published on the given servers, without a gate.
     pub(crate) async fn on(servers: Endpoints, prefix: &str, stock: i64, limit: u32) -> Self {
-        let (url, gate_url) = (servers.database_url, servers.gate_redis_url);
+        let url = servers.database_url;
+        let gate_url = servers.gate_redis_url;
         verify::copy_schema(&url).await.unwrap();
         let pool = connect::pool(&url, CONNECTIONS).await.unwrap();
         let gate = Gate::new(GateRedis::connect(&gate_url).await.unwrap(), prefix);
-        let (queue, prefix) = (Arc::new(NoQueue), prefix.to_owned());
+        let queue = Arc::new(NoQueue);
+        let prefix = prefix.to_owned();
         let world = Self { url, pool, gate, queue, gate_url, prefix };
         world.publish(TEMPLATE, stock, limit).await;
         world
@@ -302,12 +304,15 @@ impl Process {
     }
 
     pub(crate) async fn start_with(world: &World, change: impl FnOnce(&mut Setup)) -> Self {
-        let (database_url, gate) = (world.url.clone(), world.gate.clone());
-        let (ask_for, under_way) = (GRACE, CLAIMS_MAX);
+        let database_url = world.url.clone();
+        let gate = world.gate.clone();
+        let ask_for = GRACE;
+        let under_way = CLAIMS_MAX;
         let mut setup = Setup { holder: "a", keeps: true, database_url, gate, ask_for, under_way };
         change(&mut setup);
         let Setup { holder, keeps, database_url, gate, ask_for, under_way } = setup;
-        let (points, clock) = (FailPoints::default(), Clock::manual(now()));
+        let points = FailPoints::default();
+        let clock = Clock::manual(now());
         let mut tasks = Vec::new();
         let mut spawn =
             |task: tokio::task::JoinHandle<()>| tasks.push(AbortOnDropHandle::new(task));
@@ -333,7 +338,8 @@ impl Process {
         spawn(tokio::spawn(settling));
         let template =
             template::get(&mut world.connection().await, TEMPLATE).await.unwrap().unwrap();
-        let (own, at) = (clock.clone(), points.clone());
+        let own = clock.clone();
+        let at = points.clone();
         let now = move || own.now();
         let bounds = Bounds { under_way, ask_max: ask_for, copies: COPIES };
         let claims = Claims::new(gates.clone(), landers, settler, now, bounds, at);
@@ -342,7 +348,8 @@ impl Process {
 
     /// Sends a claim without waiting for its answer.
     pub(crate) fn begin(&self, claim: &Claim) -> AbortOnDropHandle<Answer> {
-        let (claims, template) = (self.claims.clone(), Arc::clone(&self.template));
+        let claims = self.claims.clone();
+        let template = Arc::clone(&self.template);
         let claim = claim.clone();
         let answer = async move { claims.claim(template, claim).await };
         AbortOnDropHandle::new(tokio::spawn(answer))

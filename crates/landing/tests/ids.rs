@@ -12,7 +12,8 @@ async fn processes_make_distinct_and_rising_ids() {
     let world = World::without_gate("ids", 1, 1).await;
     let (one, other) =
         tokio::join!(Ids::lease(world.pool.clone(), "a"), Ids::lease(world.pool.clone(), "b"));
-    let (one, other) = (one.unwrap(), other.unwrap());
+    let one = one.unwrap();
+    let other = other.unwrap();
     let mut all = BTreeSet::new();
     for ids in [&one, &other] {
         let made: Vec<i64> = (0..10_000).map(|_| ids.coupon().unwrap().0).collect();

@@ -245,7 +245,8 @@ async fn a_gate_that_another_process_has_opened_meanwhile_is_not_closed_again() 
 async fn movements_made_by_many_at_once_are_in_the_gate_once_each() {
     let world = World::open("movements at once", 0, 1).await;
     let movers = (0..16).map(|n| {
-        let (world, key) = (&world, format!("key-{n}"));
+        let world = &world;
+        let key = format!("key-{n}");
         async move {
             let (gates, _keeper) = keeper(world);
             move_stock(world, &key, 3).await;
@@ -344,7 +345,8 @@ async fn what_changes_while_a_gate_loads_is_in_it_when_it_is_open() {
     // The rebuild has read template and stock, and waits for the numbers.
     let mut locker = world.connection().await;
     execute(&mut locker, "lock tables user_coupon write").await;
-    let (pool, gate) = (world.pool.clone(), world.gate.clone());
+    let pool = world.pool.clone();
+    let gate = world.gate.clone();
     let rebuilding = tokio::spawn(async move {
         let points = FailPoints::default();
         landing::rebuild::rebuild(&pool, &gate, &NoQueue, TEMPLATE, "slow", &points).await.unwrap()
@@ -468,7 +470,8 @@ async fn a_gate_lives_from_before_its_window_to_its_end() {
 async fn a_gate_is_loaded_as_early_as_asked_for() {
     let world = World::without_gate("early", 10, 1).await;
     let hour = Duration::from_hours(1);
-    let (pool, gate) = (world.pool.clone(), world.gate.clone());
+    let pool = world.pool.clone();
+    let gate = world.gate.clone();
     let (_gates, mut keeper) =
         Gates::new(pool, gate, Arc::new(NoQueue), "early", hour, FailPoints::default());
     let opens = template(TEMPLATE, 1).window.starts_at - hour;
@@ -520,7 +523,8 @@ async fn a_gate_stays_for_a_while_after_its_end() {
 async fn asking_for_a_gate_that_is_not_wanted_loads_none() {
     let world = World::without_gate("not wanted", 10, 1).await;
     let process = Process::start(&world, "a").await;
-    let (ended, draft) = (TemplateId(11), TemplateId(12));
+    let ended = TemplateId(11);
+    let draft = TemplateId(12);
     world.publish(ended, 10, 1).await;
     world.change_state(ended, TemplateState::Ended).await;
     let mut connection = world.connection().await;

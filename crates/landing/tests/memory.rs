@@ -137,7 +137,8 @@ mod full {
         assert!(used(&world).await < full - gate * 3 / 4, "what was loaded is freed");
 
         // A keeper tries, fails, and does not raise the epoch with every later check.
-        let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
+        let queue = Arc::new(NoQueue);
+        let points = FailPoints::default();
         let (gates, mut keeper) =
             Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
         let began = Instant::now();

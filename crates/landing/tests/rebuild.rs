@@ -89,7 +89,8 @@ async fn a_rebuild_whose_gate_knows_a_later_epoch_than_mysql_begins_one_above_it
 async fn overtaken_at(world: &World, table: &str, meanwhile: impl AsyncFnOnce(Epoch)) -> Rebuilt {
     let mut locker = world.connection().await;
     execute(&mut locker, &format!("lock tables {table} write")).await;
-    let (pool, gate) = (world.pool.clone(), world.gate.clone());
+    let pool = world.pool.clone();
+    let gate = world.gate.clone();
     let paused = tokio::spawn(async move {
         let points = FailPoints::default();
         rebuild(&pool, &gate, &NoQueue, TEMPLATE, "paused", &points).await.unwrap()

@@ -91,7 +91,8 @@ async fn users_without_an_entry_are_refused_from_memory_and_those_with_one_are_n
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_process_adds_it_gives_out_at_once_and_others_soon() {
     let world = World::open("reopened", 1, 2).await;
-    let (here, there) = (Watching::start(&world, "a").await, Watching::start(&world, "b").await);
+    let here = Watching::start(&world, "a").await;
+    let there = Watching::start(&world, "b").await;
     here.process.land(&claim(USER, "first", 1)).await;
     for round in 0..ROUNDS {
         here.until_remembered().await;
@@ -133,7 +134,8 @@ async fn without_an_answer_to_its_looks_a_process_refuses_nobody_from_memory() {
 async fn a_key_that_is_under_way_is_not_refused_from_memory() {
     let world = World::open("under way", 1, 1).await;
     let (watching, proxy) = sold_out_behind_proxy(&world).await;
-    let (user, key) = (fresh(), "the-key-under-way");
+    let user = fresh();
+    let key = "the-key-under-way";
     let mut held = proxy.hold_request(key.as_bytes());
     let answer = watching.process.begin(&claim(user, key, 1));
     held.reached().await;

@@ -33,10 +33,13 @@ enum Seen {
 /// Returns the claim of a user that has landed, and one that was given up in flight.
 async fn theirs(world: &World) -> [ClaimId; 2] {
     let process = Process::start(world, "a").await;
-    let (landed, given_up) = (claim(USER, "a", 1), claim(UserId(72), "a", 1));
+    let landed = claim(USER, "a", 1);
+    let given_up = claim(UserId(72), "a", 1);
     process.claim(&landed).await;
-    let (mut connection, at) = (world.connection().await, landed.claimed_at);
-    let (template, user) = (given_up.template_id, given_up.user_id);
+    let mut connection = world.connection().await;
+    let at = landed.claimed_at;
+    let template = given_up.template_id;
+    let user = given_up.user_id;
     fence::place_held(&mut connection, template, user, given_up.id, at).await.unwrap();
     [landed.id, given_up.id]
 }

@@ -136,7 +136,8 @@ async fn a_pooled_connection_is_closed_when_its_work_is_abandoned_wherever_that_
     // The second row comes only when no other session has the lock.
     execute(&mut store.connection, "do get_lock(database(), 0)").await;
     let read = "select repeat('a', 1000000), 7 union all select get_lock(database(), 10), 8";
-    let (has_begun, rows) = (Cell::new(false), Cell::new(0));
+    let has_begun = Cell::new(false);
+    let rows = Cell::new(0);
     let work = || {
         has_begun.set(false);
         rows.set(0);

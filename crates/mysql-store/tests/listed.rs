@@ -92,7 +92,8 @@ async fn a_damaged_row_of_a_list_of_templates_is_named_in_its_place() {
         let all = list::chunk(connection, Some(MERCHANT), order, None, 10).await.unwrap();
         assert_named(&all, |one| one.id.0, |behind| behind.id.0, 12, &ids);
         // One at a time.
-        let (mut behind, mut walked) = (None, Vec::new());
+        let mut behind = None;
+        let mut walked = Vec::new();
         while let [one] =
             &list::chunk(connection, Some(MERCHANT), order, behind, 1).await.unwrap()[..]
         {
@@ -132,8 +133,9 @@ async fn a_damaged_coupon_is_named_in_every_list_of_its_user_and_left_out_of_the
     let few = user_view::rows_of_few(connection, USER, now(), 10).await.unwrap();
     assert_eq!(few, None, "they are walked through");
     let pool = mysql_store::connect::pool(&store.url, 2).await.unwrap();
-    let (mut walk, mut walked, mut left_out) =
-        (Walk::begin(&pool, USER, now()).await.unwrap(), Vec::new(), Vec::new());
+    let mut walk = Walk::begin(&pool, USER, now()).await.unwrap();
+    let mut walked = Vec::new();
+    let mut left_out = Vec::new();
     while let Some(piece) = walk.next(1).await.unwrap() {
         walked.extend(piece.iter().map(|row| row.id.0));
         left_out.extend(walk.unreadable().iter().map(|id| id.0));

@@ -50,7 +50,8 @@ async fn create(connection: &mut MySqlConnection, key: &ApiKey) -> Created {
 async fn a_key_comes_back_as_it_was_made_and_belongs_to_a_merchant() {
     let mut store = with_shop("api keys").await;
     let connection = &mut store.connection;
-    let (first, second) = (key(), ApiKey { expires_at: None, ..key() });
+    let first = key();
+    let second = ApiKey { expires_at: None, ..key() };
     for key in [&first, &second] {
         assert_eq!(create(connection, key).await, Created::Done);
         let stored = api_key::get(connection, key.id).await.unwrap();
@@ -90,7 +91,8 @@ async fn a_list_of_keys_leaves_out_ended_ones_before_any_that_is_accepted() {
         create(connection, key).await;
     }
     let newest_first = |keys: &[ApiKey]| keys.iter().rev().cloned().collect::<Vec<_>>();
-    let (accepted, ended) = (newest_first(&accepted), newest_first(&ended));
+    let accepted = newest_first(&accepted);
+    let ended = newest_first(&ended);
     assert_eq!(listed(connection, SHOP, 3).await, accepted);
     assert_eq!(listed(connection, SHOP, 4).await, [&accepted[..], &ended[..1]].concat());
     assert_eq!(listed(connection, SHOP, 10).await, [accepted, ended].concat());
@@ -102,7 +104,8 @@ async fn a_key_ends_at_the_earliest_of_its_ends() {
     let connection = &mut store.connection;
     let made = key();
     create(connection, &made).await;
-    let (hour, tick) = (TimeDelta::hours(1), TimeDelta::milliseconds(1));
+    let hour = TimeDelta::hours(1);
+    let tick = TimeDelta::milliseconds(1);
     let day = made.expires_at.unwrap();
     assert!(made.is_live(day - tick) && !made.is_live(day));
     // First to be replaced within an hour, then to end at once; a later end does not bring the key
@@ -162,7 +165,8 @@ async fn a_merchant_has_a_bounded_number_of_keys_that_are_accepted() {
 async fn a_use_of_a_key_is_written_once_in_a_while_whoever_writes_it() {
     let mut store = with_shop("key uses").await;
     let connection = &mut store.connection;
-    let (used, other) = (key(), key());
+    let used = key();
+    let other = key();
     for key in [&used, &other] {
         create(connection, key).await;
     }
@@ -209,7 +213,8 @@ async fn the_record_is_read_newest_first_by_merchant_and_target() {
     let named =
         [four, three, one].map(|entry| Listed::Row(Named { entry: entry.clone(), key_name: None }));
     assert_eq!(all, audit::Page { lines: named.to_vec(), down_to: None });
-    let (at, after) = (now(), now() + TimeDelta::milliseconds(1));
+    let at = now();
+    let after = now() + TimeDelta::milliseconds(1);
     for (filter, ids) in [
         (Filter { by: By::Platform, ..Filter::of(MERCHANT) }, vec![4, 1]),
         (Filter { by: By::Key(ApiKeyId(5)), ..Filter::of(MERCHANT) }, vec![3]),

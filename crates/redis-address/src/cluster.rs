@@ -137,7 +137,8 @@ pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
     };
     let mut parts = parts.into_iter();
     let [first, last, master] = [parts.next(), parts.next(), parts.next()];
-    let (first, last) = (number(first)?, number(last)?);
+    let first = number(first)?;
+    let last = number(last)?;
     let master: Vec<Value> = from_redis_value(master.ok_or_else(unreadable)?)?;
     let mut master = master.into_iter();
     let host: Option<String> = from_redis_value(master.next().ok_or_else(unreadable)?)?;

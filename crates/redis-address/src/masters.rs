@@ -32,7 +32,9 @@ pub(crate) struct Master {
 impl Masters {
     /// A single server, which has every key.
     pub(crate) fn one(connection: MultiplexedConnection) -> Self {
-        let (host, port, slots) = (String::new(), 0, Vec::new());
+        let host = String::new();
+        let port = 0;
+        let slots = Vec::new();
         let all = Master { host, port, slots, connection };
         Self { each: [all].into(), ranges: [(SLOTS - 1, 0)].into(), is_cluster: false }
     }

@@ -54,7 +54,8 @@ mod full {
         let certificates = Certificates::make("address-tls-ca").unwrap();
         let other = Certificates::make("address-tls-other-ca").unwrap();
         let (server, tls) = with_tls("address-tls", &certificates).await;
-        let (ca, port) = (certificates.ca(), tls.port());
+        let ca = certificates.ca();
+        let port = tls.port();
         let mut plain = reach(&server.url()).await.unwrap();
         send(&mut plain, &["CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2"]).await;
 
@@ -82,7 +83,8 @@ mod full {
         send(&mut plain, &["CONFIG", "SET", "tls-auth-clients", "yes"]).await;
         let nameless = format!("rediss://{tls}?ssl-ca={}", certificates.ca());
         assert!(reach(&nameless).await.is_err());
-        let (certificate, key) = (certificates.certificate(), certificates.key());
+        let certificate = certificates.certificate();
+        let key = certificates.key();
         let mut reached =
             reach(&format!("{nameless}&ssl-cert={certificate}&ssl-key={key}")).await.unwrap();
         assert_eq!(text(&mut reached, &["PING"]).await, "PONG");
@@ -91,7 +93,8 @@ mod full {
     #[tokio::test]
     async fn sentinels_lead_to_the_replica_that_took_a_dead_masters_place() {
         let mut pair = OwnPair::start("address", &[]).await.unwrap();
-        let (old, new) = (pair.master.server.address(), pair.replica.server.address());
+        let old = pair.master.server.address();
+        let new = pair.replica.server.address();
         let sentinel = pair.sentinel.server.address();
         // An unreachable sentinel is skipped.
         let url = format!("redis+sentinel://{NOBODY},{sentinel}/pair");
@@ -106,10 +109,12 @@ mod full {
         let master = OwnView::start("address-ahead", &[]).await.unwrap();
         let replica =
             OwnView::start("address-behind", &["--replicaof", "127.0.0.1 1"]).await.unwrap();
-        let (ahead, behind) = (master.server.address(), replica.server.address());
+        let ahead = master.server.address();
+        let behind = replica.server.address();
         let behind = OwnSentinel::start("address-left-behind", "gate", behind, &[]).await.unwrap();
         let ahead = OwnSentinel::start("address-not-left", "gate", ahead, &[]).await.unwrap();
-        let (behind, ahead) = (behind.server.address(), ahead.server.address());
+        let behind = behind.server.address();
+        let ahead = ahead.server.address();
         let address =
             RedisAddress::parse(&format!("redis+sentinel://{behind},{ahead}/gate")).unwrap();
         let error = connect(&address).await.err().unwrap();

@@ -244,7 +244,8 @@ fn fit_run(info: &str) -> Result<Run, GateError> {
             field("maxmemory_policy")
         )));
     }
-    let (run_id, replication_id) = (field("run_id"), field("master_replid"));
+    let run_id = field("run_id");
+    let replication_id = field("master_replid");
     if run_id.is_empty() || replication_id.is_empty() {
         return Err(GateError::Unfit("the gate's Redis does not report its run id".to_owned()));
     }

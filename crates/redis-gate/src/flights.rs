@@ -41,9 +41,6 @@ impl InFlight {
 
 impl Gate {
     /// Reads at most `limit` admissions in flight since `before` or earlier, oldest first, skipping the first `passed`.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn in_flight(
         &self,
         template: TemplateId,
@@ -57,9 +54,6 @@ impl Gate {
     }
 
     /// Reads at most `limit` admissions queued since `before` or earlier, oldest first, skipping the first `passed`.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn queued_flights(
         &self,
         template: TemplateId,
@@ -99,9 +93,6 @@ impl Gate {
 
     /// Finds an admission in flight or queued. Scans all of them, so it is only for lookups of single claims: those of
     /// operators, and those of users within the limit of fences.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn find_in_flight(
         &self,
         template: TemplateId,
@@ -144,9 +135,6 @@ impl Gate {
     }
 
     /// Counts the admissions in flight.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn in_flight_count(
         &self,
         template: TemplateId,
@@ -156,9 +144,6 @@ impl Gate {
     }
 
     /// Counts the queued admissions.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn queued_count(&self, template: TemplateId, epoch: Epoch) -> Result<u64, GateError> {
         self.count("queued_count", &self.keys(template).queued(epoch)).await
     }

@@ -77,7 +77,8 @@ pub fn outbox_entry(data: &[u8]) {
     let fields: Vec<Vec<u8>> = lines.map(<[u8]>::to_vec).collect();
     match OutboxEntry::read(TemplateId(1), id, &fields, u64::MAX).claim {
         Ok(claim) => {
-            let (numbers, asked) = (&claim.admission.numbers, &claim.admission.claim);
+            let numbers = &claim.admission.numbers;
+            let asked = &claim.admission.claim;
             assert_eq!(asked.claimed_at, claim.admitted_at, "another time");
             assert!(numbers.is_empty() || numbers.len() == asked.quantity as usize, "{numbers:?}");
         }

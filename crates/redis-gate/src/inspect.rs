@@ -113,9 +113,6 @@ impl Gate {
 
     /// Lists the templates that have a gate here, in any phase and of any run. Scans all keys of Redis: up to five
     /// for each gate, however many users it has.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn templates(&self) -> Result<BTreeSet<TemplateId>, GateError> {
         self.scan("meta", None, |key| Keys::of_meta(self.prefix(), key)).await
     }
@@ -134,7 +131,8 @@ impl Gate {
     ) -> Result<BTreeSet<T>, GateError> {
         let live = self.redis.live().await?;
         let pattern = Keys::pattern(self.prefix(), part);
-        let (mut found, mut cursor) = (BTreeSet::new(), 0_u64);
+        let mut found = BTreeSet::new();
+        let mut cursor = 0_u64;
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_KEYS);
@@ -188,9 +186,6 @@ impl Gate {
     }
 
     /// Counts the users with an entry. Fewer than [`Meta::users`] means that some are lost.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn user_count(&self, template: TemplateId, epoch: Epoch) -> Result<u64, GateError> {
         let live = self.redis.live().await?;
         let result = redis::cmd("HLEN")
@@ -225,9 +220,6 @@ impl Gate {
 
     /// Reads some users' entries and returns the next cursor. Cursor 0 starts, and a returned 0 ends. Some entries may
     /// come twice.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn entries_from(
         &self,
         template: TemplateId,
@@ -245,9 +237,6 @@ impl Gate {
 
     /// Reads some of the users who have an entry, and returns the next cursor, like [`Gate::entries_from`]. Users are
     /// absent whose names cannot be read.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn users_from(
         &self,
         template: TemplateId,
@@ -282,9 +271,6 @@ impl Gate {
     }
 
     /// Returns those of `users` that have no entry.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn without_entry(
         &self,
         template: TemplateId,
@@ -313,7 +299,8 @@ impl Gate {
         template: TemplateId,
         epoch: Epoch,
     ) -> Result<HashMap<UserId, Entry>, GateError> {
-        let (mut entries, mut cursor) = (HashMap::new(), 0);
+        let mut entries = HashMap::new();
+        let mut cursor = 0;
         loop {
             let (next, read) = self.entries_from(template, epoch, cursor).await?;
             for (_, entry) in read {

@@ -48,7 +48,8 @@ impl Gate {
         (seq, delta_stock): (i64, i64),
         returned: &[Returned],
     ) -> Result<Moved, GateError> {
-        let (keys, live) = (self.keys(template), self.redis.live().await?);
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
         let mut call = self.scripts.apply_movement.key(keys.meta());
         call.key(keys.users(epoch));
         call.arg(epoch.0).arg(live.run.as_str()).arg(seq).arg(delta_stock);

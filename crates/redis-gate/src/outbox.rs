@@ -78,18 +78,12 @@ impl Gate {
     }
 
     /// Lists the templates that have an outbox here, perhaps an empty one. Scans all keys of Redis.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn outboxes(&self) -> Result<Vec<TemplateId>, GateError> {
         let read = |key: &str| Keys::of_outbox(self.prefix(), key);
         Ok(self.scan("outbox", Some("stream"), read).await?.into_iter().collect())
     }
 
     /// Counts the entries of an outbox.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn outbox_len(&self, template: TemplateId) -> Result<u64, GateError> {
         let live = self.redis.live().await?;
         let result = redis::cmd("XLEN")
@@ -101,9 +95,6 @@ impl Gate {
 
     /// Counts the entries of many outboxes, in their order, in one round trip for each thousand. A key of another type
     /// holds none: the rebuild of its gate removes it.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn outbox_lens(&self, templates: &[TemplateId]) -> Result<Vec<u64>, GateError> {
         let mut lengths = Vec::with_capacity(templates.len());
         for some in templates.chunks(LENGTHS_AT_ONCE) {
@@ -128,9 +119,6 @@ impl Gate {
     /// Returns those of `claims` that are not in an outbox; one that is there during the whole call is not among them.
     /// Reads entries, the oldest first, until all are found, so it is for the rare case of a missing claim. An entry
     /// that cannot be read is skipped.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn missing_in_outbox(
         &self,
         template: TemplateId,
@@ -291,7 +279,8 @@ impl Gate {
         let result = redis::cmd("TIME").query_async(&mut live.connection.clone()).await;
         let (seconds, micros): (u64, u64) = self.checked("time", live, result).await?;
         let now_ms = seconds.saturating_mul(1000).saturating_add(micros / 1000);
-        let (mut entries, mut removed) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        let mut removed = Vec::new();
         for (id, fields) in given {
             match fields {
                 Some(fields) => entries.push(OutboxEntry::read(template, id, &fields, now_ms)),

@@ -59,9 +59,6 @@ pub struct SoldOutGate {
 impl Gate {
     /// Returns the keys of gates that have another type than theirs, that Redis will remove by itself although no script
     /// lets them end, or that keep winners waiting for longer than a look allows; absent keys are in order.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn key_faults(
         &self,
         gates: &[(TemplateId, Epoch)],
@@ -97,9 +94,6 @@ impl Gate {
     /// Sends looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses
     /// users without an entry for another reason or not at all. If it has as many users as the look says, the caller
     /// may refuse all others for [`crate::REFUSING`], counted from before this call.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn sold_out(
         &self,
         looks: &[SoldOutLook],
@@ -141,9 +135,6 @@ impl Gate {
     }
 
     /// Returns those of `gates` that have lost a key since. The contents of keys are not checked.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn lost(&self, gates: &[CheckedGate]) -> Result<Vec<TemplateId>, GateError> {
         let keys = |gate: &CheckedGate| {
             let keys = self.keys(gate.template);
@@ -154,9 +145,6 @@ impl Gate {
     }
 
     /// Returns those of `gates` that have admissions in flight or queued now, or that exist now and did not before.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn stirred(&self, gates: &[QuietGate]) -> Result<Vec<TemplateId>, GateError> {
         let keys = |gate: &QuietGate| {
             let keys = self.keys(gate.template);

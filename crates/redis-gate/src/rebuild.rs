@@ -43,9 +43,6 @@ impl Gate {
     /// Makes the gate loading(`epoch`), and removes the keys of older epochs, since a gate near the memory limit has no
     /// room for both. The outbox stays, unless its key has another type. A gate that is loading(`epoch`) stays as it is.
     /// Returns `false` if the gate is open in this epoch, or knows a later one that can be one.
-    ///
-    /// # Errors
-    /// No answer, or an error of Redis.
     pub async fn begin(&self, template: TemplateId, epoch: Epoch) -> Result<bool, GateError> {
         let keys = self.keys(template);
         let live = self.redis.live().await?;
@@ -67,9 +64,6 @@ impl Gate {
 
     /// Removes what a failed rebuild has loaded of `epoch`; the gate stays loading. Only the rebuilder that began this
     /// epoch may call it.
-    ///
-    /// # Errors
-    /// No answer, or an error of Redis.
     pub async fn discard(&self, template: TemplateId, epoch: Epoch) -> Result<(), GateError> {
         let live = self.redis.live().await?;
         self.unlink(template, std::iter::once(epoch), &live).await
@@ -136,7 +130,8 @@ impl Gate {
         epoch: Epoch,
         returned: &[Returned],
     ) -> Result<bool, GateError> {
-        let (keys, live) = (self.keys(template), self.redis.live().await?);
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
         let mut call = self.scripts.load_returned.key(keys.meta());
         call.key(keys.users(epoch)).arg(epoch.0).arg(live.run.as_str());
         returned.iter().for_each(|one| add_returned(&mut call, one));
@@ -155,7 +150,8 @@ impl Gate {
         epoch: Epoch,
         users: &[(UserId, i64)],
     ) -> Result<bool, GateError> {
-        let (keys, live) = (self.keys(template), self.redis.live().await?);
+        let keys = self.keys(template);
+        let live = self.redis.live().await?;
         let mut call = self.scripts.load_returned.key(keys.meta());
         call.key(keys.users(epoch)).arg(epoch.0).arg(live.run.as_str());
         for (user, lapses) in users {
@@ -166,9 +162,6 @@ impl Gate {
     }
 
     /// Opens the loaded gate. Returns whether it was still loading(`epoch`).
-    ///
-    /// # Errors
-    /// No answer, or an error of Redis.
     pub async fn open(
         &self,
         template: TemplateId,
@@ -199,9 +192,6 @@ impl Gate {
 
     /// Removes leftovers of older epochs of all gates under this prefix, and returns the number of keys. Scans all keys
     /// of Redis.
-    ///
-    /// # Errors
-    /// No answer, or an error of Redis.
     pub async fn remove_stale(&self) -> Result<u64, GateError> {
         let mut removed = 0;
         for (template, epoch) in self.epochs().await? {

@@ -56,7 +56,8 @@ pub(crate) struct ClaimCall<'a> {
 impl ClaimCall<'_> {
     pub(crate) fn keys(&self, keys: &Keys) -> [String; 6] {
         let epoch = self.epoch;
-        let (in_flight, queued) = (keys.inflight(epoch), keys.queued(epoch));
+        let in_flight = keys.inflight(epoch);
+        let queued = keys.queued(epoch);
         [keys.meta(), keys.users(epoch), in_flight, queued, keys.outbox(), keys.refusing()]
     }
 

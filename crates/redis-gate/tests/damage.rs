@@ -31,8 +31,9 @@ const NO_NUMBERS: [&str; 16] = [
 #[tokio::test]
 async fn an_entry_that_cannot_be_read_stops_its_user_and_nobody_else() {
     let gate = TestGate::open("unreadable entry", facts()).await;
-    let (damaged, other, third) =
-        (claim(USER, "a", 1), claim(UserId(71), "a", 1), claim(UserId(72), "a", 1));
+    let damaged = claim(USER, "a", 1);
+    let other = claim(UserId(71), "a", 1);
+    let third = claim(UserId(72), "a", 1);
     for claim in [&damaged, &other, &third] {
         gate.admit(claim).await;
     }

@@ -11,7 +11,8 @@ const REQUESTS_KEPT: usize = 32;
 #[tokio::test]
 async fn settling_is_effective_once_and_ends_the_flight() {
     let gate = TestGate::open("settle", facts()).await;
-    let (one, other) = (claim(USER, "a", 1), claim(UserId(71), "a", 1));
+    let one = claim(USER, "a", 1);
+    let other = claim(UserId(71), "a", 1);
     gate.admit(&one).await;
     gate.admit(&other).await;
     let landed = [
@@ -32,7 +33,8 @@ async fn settling_is_effective_once_and_ends_the_flight() {
 #[tokio::test]
 async fn two_admissions_of_one_user_are_settled_by_one_call() {
     let gate = TestGate::open("settle both", OpenFacts { limit: 5, ..facts() }).await;
-    let (one, two) = (claim(USER, "a", 1), claim(USER, "b", 2));
+    let one = claim(USER, "a", 1);
+    let two = claim(USER, "b", 2);
     gate.admit(&one).await;
     gate.admit(&two).await;
     let landed = [(USER, one.id), (USER, two.id)];
@@ -46,7 +48,9 @@ async fn two_admissions_of_one_user_are_settled_by_one_call() {
 #[tokio::test]
 async fn releasing_gives_back_exactly_what_was_taken_and_only_once() {
     let gate = TestGate::open("release", OpenFacts { limit: 5, ..facts() }).await;
-    let (one, two, three) = (claim(USER, "a", 1), claim(USER, "b", 2), claim(USER, "c", 1));
+    let one = claim(USER, "a", 1);
+    let two = claim(USER, "b", 2);
+    let three = claim(USER, "c", 1);
     for claim in [&one, &two, &three] {
         gate.admit(claim).await;
     }
@@ -65,7 +69,8 @@ async fn releasing_gives_back_exactly_what_was_taken_and_only_once() {
 #[tokio::test]
 async fn a_landed_admission_cannot_be_released_nor_a_released_one_settled() {
     let gate = TestGate::open("one end", facts()).await;
-    let (landed, released) = (claim(USER, "a", 1), claim(USER, "b", 1));
+    let landed = claim(USER, "a", 1);
+    let released = claim(USER, "b", 1);
     gate.admit(&landed).await;
     gate.admit(&released).await;
     gate.settle(&landed).await;
@@ -80,7 +85,8 @@ async fn a_landed_admission_cannot_be_released_nor_a_released_one_settled() {
 #[tokio::test]
 async fn another_users_name_ends_nobodys_admission() {
     let gate = TestGate::open("wrong user", facts()).await;
-    let (mine, theirs) = (claim(USER, "a", 1), claim(UserId(71), "a", 1));
+    let mine = claim(USER, "a", 1);
+    let theirs = claim(UserId(71), "a", 1);
     gate.admit(&mine).await;
     gate.admit(&theirs).await;
     let before = gate.memory().await;

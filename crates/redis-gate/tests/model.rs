@@ -178,7 +178,8 @@ impl Pair {
             }
             Command::ApplyMovement { seq, delta, epoch } => {
                 let epoch = self.epoch(epoch);
-                let (seq_there, delta_there) = (i64::from(seq), i64::from(delta));
+                let seq_there = i64::from(seq);
+                let delta_there = i64::from(delta);
                 let call = self.gate.gate.apply_movement(
                     TEMPLATE,
                     real(epoch),
@@ -190,7 +191,8 @@ impl Pair {
             }
             Command::SetState { version, state, epoch } => {
                 let epoch = self.epoch(epoch);
-                let (there, mode) = (real(epoch), ClaimMode::Direct);
+                let there = real(epoch);
+                let mode = ClaimMode::Direct;
                 let call = self.gate.gate.set_state(TEMPLATE, there, version.into(), state, mode);
                 let set = self.model.set_state(RULES, epoch, version, state);
                 assert_eq!(call.await.unwrap(), set);
@@ -374,7 +376,8 @@ fn real_verdict(verdict: model::Verdict, run: Run) -> Verdict {
                 model::RequestState::Pending => RequestState::Pending,
                 model::RequestState::Landed => RequestState::Landed,
             };
-            let (id, numbers) = (real_id(id), list(numbers));
+            let id = real_id(id);
+            let numbers = list(numbers);
             Verdict::Replay { id, state, numbers, look_in_mysql: false, admitted_at: None, run }
         }
         model::Verdict::KeyReused => Verdict::KeyReused,

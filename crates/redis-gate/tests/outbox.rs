@@ -246,7 +246,8 @@ async fn a_full_redis_still_hands_out_its_outbox() {
     let server = OwnRedis::start("outbox memory", &[]).await;
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     gate.rebuild(EPOCH, queued_facts()).await;
-    let (first, second) = (claim(USER, "a", 1), claim(OTHER, "a", 1));
+    let first = claim(USER, "a", 1);
+    let second = claim(OTHER, "a", 1);
     let (_, confirmed, run) = gate.queue(&first).await;
     let (_, relayed, _) = gate.queue(&second).await;
     gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;

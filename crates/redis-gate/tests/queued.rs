@@ -110,7 +110,8 @@ async fn a_gate_that_was_not_told_its_mode_is_direct() {
 #[tokio::test]
 async fn a_replay_goes_through_either_door_and_a_queued_one_has_its_time() {
     let gate = TestGate::open("queued replay", queued_facts()).await;
-    let (queued, direct) = (claim(USER, "a", 1), claim(OTHER, "a", 1));
+    let queued = claim(USER, "a", 1);
+    let direct = claim(OTHER, "a", 1);
     let (numbers, _, run) = gate.queue(&queued).await;
     let state = TemplateState::Published;
     gate.gate.set_state(TEMPLATE, EPOCH, 2, state, ClaimMode::Direct).await.unwrap();
@@ -222,7 +223,8 @@ async fn a_full_outbox_refuses_what_would_be_queued_and_nothing_else() {
     let first = claim(USER, "a", 1);
     gate.queue(&first).await;
     let fill = "for _ = 2, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '*', 'a', 'b') end";
-    let (outbox, most) = (gate.outbox_key(), OUTBOX_MAX.to_string());
+    let outbox = gate.outbox_key();
+    let most = OUTBOX_MAX.to_string();
     gate.send(&["EVAL", fill, "1", &outbox, &most]).await;
     let before = gate.memory().await;
     assert_eq!(gate.claim(&claim(OTHER, "a", 1)).await, Verdict::OutboxFull);
@@ -274,7 +276,8 @@ async fn a_gate_is_not_unloaded_before_its_queue_and_its_outbox_are_empty() {
     let gate = TestGate::open("unload queued", queued_facts()).await;
     let first = claim(USER, "a", 1);
     let (_, entry, run) = gate.queue(&first).await;
-    let (ended, mode) = (TemplateState::Ended, ClaimMode::Queued);
+    let ended = TemplateState::Ended;
+    let mode = ClaimMode::Queued;
     gate.gate.set_state(TEMPLATE, EPOCH, 2, ended, mode).await.unwrap();
     let unload = async || gate.gate.unload(TEMPLATE, EPOCH, now()).await.unwrap();
     assert_eq!(unload().await, Unloaded::InFlight);

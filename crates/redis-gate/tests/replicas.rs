@@ -65,7 +65,8 @@ async fn a_replay_of_a_queued_claim_writes_before_it_waits_and_no_other_answer_d
     let server = OwnRedis::start("touch", &[]).await;
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     gate.rebuild(EPOCH, queued_facts()).await;
-    let (queued, landed) = (claim(USER, "a", 1), claim(UserId(71), "a", 1));
+    let queued = claim(USER, "a", 1);
+    let landed = claim(UserId(71), "a", 1);
     gate.queue(&queued).await;
     gate.queue(&landed).await;
     gate.settle(&landed).await;
@@ -88,7 +89,8 @@ async fn a_claim_with_too_many_others_before_it_is_refused_at_once() {
     gate.rebuild(EPOCH, OpenFacts { stock: TOO_MANY, ..queued_facts() }).await;
     let mut asking = JoinSet::new();
     for user in 0..TOO_MANY {
-        let (gate, claim) = (gate.gate.clone(), claim(UserId(user), "a", 1));
+        let gate = gate.gate.clone();
+        let claim = claim(UserId(user), "a", 1);
         asking.spawn(async move {
             gate.claim_replicated(&claim, EPOCH, now(), QueueOptions::direct(), 1).await
         });
@@ -139,7 +141,8 @@ mod full {
         assert!(gate.open(TEMPLATE, EPOCH, &OpenFacts { stock, ..queued_facts() }).await.unwrap());
         let mut asking = JoinSet::new();
         for user in 0..CLAIMS {
-            let (gate, claim) = (gate.clone(), claim(UserId(user), "a", 1));
+            let gate = gate.clone();
+            let claim = claim(UserId(user), "a", 1);
             asking.spawn(async move {
                 let verdict = confirmed(&gate, &claim).await;
                 assert!(is_queued(&verdict, &claim), "{verdict:?}");

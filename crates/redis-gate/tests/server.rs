@@ -80,7 +80,8 @@ async fn a_full_gate_refuses_claims_and_still_drains() {
     let server = OwnRedis::start("full", &[]).await;
     let gate = TestGate::on(server.url.clone(), String::new()).await;
     gate.rebuild(EPOCH, facts()).await;
-    let (landed, released) = (claim(USER, "a", 1), claim(USER, "b", 1));
+    let landed = claim(USER, "a", 1);
+    let released = claim(USER, "b", 1);
     gate.admit(&landed).await;
     gate.admit(&released).await;
     gate.send(&["CONFIG", "SET", "maxmemory", "1"]).await;

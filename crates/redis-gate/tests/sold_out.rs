@@ -43,7 +43,8 @@ async fn a_gate_that_is_sold_out_says_so_with_the_number_of_its_users() {
     let found = look_at(&gate, None).await.unwrap();
     let window_ms = (facts().starts_at.timestamp_millis(), facts().ends_at.timestamp_millis());
     assert_eq!(found, SoldOutGate { users: 2, window_ms, limit: facts().limit.into() });
-    let (mut users, mut cursor) = (BTreeSet::new(), 0);
+    let mut users = BTreeSet::new();
+    let mut cursor = 0;
     loop {
         let (next, page) = gate.gate.users_from(TEMPLATE, EPOCH, cursor).await.unwrap();
         users.extend(page.into_iter().map(Option::unwrap));

@@ -21,7 +21,8 @@ async fn an_admission_takes_the_lowest_free_numbers_and_the_stock() {
 #[tokio::test]
 async fn a_replay_comes_before_every_refusal_and_keeps_the_first_id() {
     let gate = TestGate::open("replay", OpenFacts { limit: 1, stock: 1, ..facts() }).await;
-    let (settled, pending) = (claim(USER, "a", 1), claim(UserId(71), "a", 1));
+    let settled = claim(USER, "a", 1);
+    let pending = claim(UserId(71), "a", 1);
     gate.admit(&settled).await;
     gate.settle(&settled).await;
     gate.set_meta("stock", "1").await;
@@ -80,7 +81,8 @@ async fn a_gate_that_is_absent_or_loading_says_nothing() {
 
 #[tokio::test]
 async fn a_gate_that_lost_one_user_all_users_or_its_run_says_nothing() {
-    let (one, other) = (USER.to_string(), UserId(71));
+    let one = USER.to_string();
+    let other = UserId(71);
     for lost in ["one", "all", "run"] {
         let gate = TestGate::open("lost users", facts()).await;
         gate.admit(&claim(USER, "a", 1)).await;
@@ -102,7 +104,8 @@ async fn of_several_refusals_the_first_in_order_is_given_and_none_leaves_a_trace
     let gate = TestGate::open("order of refusals", OpenFacts { stock: 1, ..facts() }).await;
     gate.admit(&claim(USER, "a", 1)).await;
     // First every obstacle applies; then one after the other is removed.
-    let (early, late) = (now() - TimeDelta::seconds(2), now() + TimeDelta::seconds(2));
+    let early = now() - TimeDelta::seconds(2);
+    let late = now() + TimeDelta::seconds(2);
     let starts_at = facts().starts_at;
     let steps = [
         (("state", "ended"), early, Refusal::Ended),

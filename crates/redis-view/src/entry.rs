@@ -57,7 +57,8 @@ impl Change {
     /// Entry in the hash: `version|status|template|claim_no|claim|claimed_at|valid_from|valid_until`, or
     /// `version|status` for a tombstone. Times are milliseconds since 1970.
     pub fn entry(&self) -> String {
-        let (version, status) = (self.version, self.status.code());
+        let version = self.version;
+        let status = self.status.code();
         if !self.is_listed() {
             return format!("{version}|{status}");
         }

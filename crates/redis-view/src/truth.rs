@@ -59,7 +59,9 @@ impl Page {
         let limit = request.limit.max(1);
         let looks = LOOKS_MAX.max(limit);
         let mut page = Self { coupons: Vec::new(), next: None };
-        let (mut behind, mut looked, mut wanted) = (request.cursor, 0, limit);
+        let mut behind = request.cursor;
+        let mut looked = 0;
+        let mut wanted = limit;
         loop {
             // One more than needed, to learn whether more coupons are left.
             let found = truth.listed(user, behind, wanted + 1).await?;

@@ -147,7 +147,8 @@ async fn connect(
     generation: &Arc<AtomicI64>,
     connections: &Arc<AtomicU64>,
 ) -> ViewStore {
-    let (generation, connections) = (Arc::clone(generation), Arc::clone(connections));
+    let generation = Arc::clone(generation);
+    let connections = Arc::clone(connections);
     let generations_of = Box::new(move |_served| -> redis_view::GenerationsFuture {
         connections.fetch_add(1, Ordering::SeqCst);
         let generation = generation.load(Ordering::SeqCst);

@@ -330,7 +330,8 @@ impl<'a> Story<'a> {
         for coupon in 0..COUPONS {
             let mut versions = floor[coupon]..=self.truth[coupon];
             let fits = versions.any(|version| is_unused(version) == shown[coupon]);
-            let (seed, truth) = (self.seed, self.truth);
+            let seed = self.seed;
+            let truth = self.truth;
             assert!(
                 fits,
                 "seed {seed}: {shown:?} {when}, acknowledged {floor:?}, MySQL has {truth:?}"

@@ -37,10 +37,8 @@ async fn a_reader_that_leaves_cancels_no_rebuild() {
     let reader = Arc::new(ViewReader::new(view.store.clone(), mysql.clone()));
     for piece in 1..=PIECES {
         let asked = Arc::clone(&reader);
-        let (leaves, stays) = (
-            tokio::spawn(async move { asked.rebuild(USER, now()).await }),
-            reader.my_coupons(USER, &first(10)).await.unwrap(),
-        );
+        let leaves = tokio::spawn(async move { asked.rebuild(USER, now()).await });
+        let stays = reader.my_coupons(USER, &first(10)).await.unwrap();
         assert_eq!((stays.origin, stays.page.coupons.len()), (Origin::Truth, 10));
         held.waited_for(piece).await;
         leaves.abort();
@@ -60,7 +58,8 @@ async fn a_reader_that_leaves_cancels_no_rebuild() {
 async fn eight_long_lists_keep_no_short_one_waiting() {
     let view = TestView::new("hot").await;
     let mysql = MySql::default();
-    let (hot, cold) = (100..108, 200..240);
+    let hot = 100..108;
+    let cold = 200..240;
     hot.clone().for_each(|user| mysql.commit(UserId(user), long()));
     cold.clone().for_each(|user| mysql.commit(UserId(user), vec![unused(user)]));
     let held = mysql.hold();
@@ -122,7 +121,8 @@ async fn a_coupon_that_was_claimed_between_two_pieces_is_not_known_before_the_us
     held.let_go(1);
     held.waited_for(2).await;
     // Neither change has reached the consumer when the view becomes whole.
-    let (used_first, new) = (used(1), rows.len() as i64 + 1);
+    let used_first = used(1);
+    let new = rows.len() as i64 + 1;
     rows[0] = used_first;
     rows.push(unused(new));
     mysql.commit(USER, rows);

@@ -29,7 +29,8 @@ async fn page(view: &TestView, request: &PageRequest) -> Page {
 
 /// Returns the ids of all pages in order.
 async fn walk(view: &TestView, limit: usize) -> Vec<i64> {
-    let (mut ids, mut request) = (Vec::new(), first(limit));
+    let mut ids = Vec::new();
+    let mut request = first(limit);
     loop {
         let page = page(view, &request).await;
         assert!(page.coupons.len() <= limit);
@@ -69,15 +70,18 @@ async fn coupons_claimed_in_one_millisecond_are_paged_like_all_others() {
 async fn a_cursor_stays_in_place_while_coupons_come_and_go() {
     let view = TestView::new("cursor").await;
     view.rebuild(&(1..=30).map(unused).collect::<Vec<_>>()).await;
-    let (mut expected, mut next_new) = ((1..=30).rev().collect::<Vec<i64>>(), 100);
-    let (mut shown, mut request) = (Vec::new(), first(5));
+    let mut expected = (1..=30).rev().collect::<Vec<i64>>();
+    let mut next_new = 100;
+    let mut shown = Vec::new();
+    let mut request = first(5);
     loop {
         let page = page(&view, &request).await;
         shown.extend(page.coupons.iter().map(|coupon| coupon.id.0));
         let Some(next) = page.next else { break };
         request.cursor = Some(next);
         // A newer coupon is added; the one at the cursor and the next one are removed.
-        let (at_cursor, behind) = (shown[shown.len() - 1], expected[shown.len()]);
+        let at_cursor = shown[shown.len() - 1];
+        let behind = expected[shown.len()];
         view.store.apply(USER, &[unused(next_new), used(at_cursor), used(behind)]).await.unwrap();
         expected.retain(|id| *id != behind);
         next_new += 1;
@@ -111,7 +115,8 @@ async fn a_page_looks_at_a_bounded_number_of_coupons_and_loses_none() {
     let mut rows: Vec<Change> = (2..=2_000).map(ended).collect();
     rows.push(unused(1));
     view.rebuild(&rows).await;
-    let (mut request, mut calls) = (first(10), 0);
+    let mut request = first(10);
+    let mut calls = 0;
     loop {
         let page = page(&view, &request).await;
         calls += 1;
@@ -140,7 +145,8 @@ async fn a_page_of_mysql_is_the_page_of_the_view() {
     let mut short_pages = 0;
     for coupons in [0, 1, 20, 99, 100, 101, 300, 1_200] {
         view.store.drop_view(USER).await.unwrap();
-        let (milliseconds, ended_percent) = (rng.i64(1..50), rng.u8(0..100));
+        let milliseconds = rng.i64(1..50);
+        let ended_percent = rng.u8(0..100);
         let mut rows = Vec::new();
         for id in 1..=coupons {
             let mut row = if rng.u8(0..10) == 0 { used(id) } else { unused(id) };
@@ -186,13 +192,15 @@ async fn a_walk_sees_every_coupon_that_was_there_throughout_exactly_once() {
         }
         view.rebuild(&rows).await;
         let mut throughout: BTreeSet<i64> = rows.iter().map(|row| row.coupon.id.0).collect();
-        let (mut seen, mut request) = (Vec::new(), first(rng.usize(1..9)));
+        let mut seen = Vec::new();
+        let mut request = first(rng.usize(1..9));
         loop {
             let page = page(&view, &request).await;
             seen.extend(page.coupons.iter().map(|coupon| coupon.id.0));
             let Some(next) = page.next else { break };
             request.cursor = Some(next.to_string().parse().unwrap());
-            let (gone, mut new) = (rng.choice(&rows).unwrap(), unused(100 + seen.len() as i64));
+            let gone = rng.choice(&rows).unwrap();
+            let mut new = unused(100 + seen.len() as i64);
             new.coupon.claimed_at = DateTime::from_timestamp_millis(rng.i64(0..6)).unwrap();
             let gone = Change { status: CouponStatus::Used, version: 2, ..*gone };
             view.store.apply(USER, &[gone, new]).await.unwrap();

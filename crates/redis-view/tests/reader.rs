@@ -102,8 +102,10 @@ async fn a_key_of_the_wrong_type_is_dropped_and_the_view_comes_back() {
 async fn a_view_that_cannot_be_read_is_dropped_and_comes_back() {
     let view = TestView::new("reader unreadable").await;
     let reader = reader_of(&view, &[unused(1), unused(2)]);
-    let (list, coupons) = (view.list(), view.coupons());
-    let (list, coupons) = (list.as_bytes(), coupons.as_bytes());
+    let list = view.list();
+    let coupons = view.coupons();
+    let list = list.as_bytes();
+    let coupons = coupons.as_bytes();
     let huge = [b"1|0|1|1|".as_slice(), &[b'1'; 1_000_000], b"|1|0|4000000000000"].concat();
     let damages: [&[&[u8]]; 19] = [
         &[b"HSET", coupons, b"2", b"garbage"],
@@ -206,7 +208,8 @@ mod full {
         let server = OwnView::start(&name, &[]).await.unwrap();
         let view = TestView::on(server.url(), String::new()).await;
         let all: Vec<_> = (1..=COUPONS).map(unused).collect();
-        let (reader, other) = (reader_of(&view, &all), UserId(8));
+        let reader = reader_of(&view, &all);
+        let other = UserId(8);
         let neighbour =
             ViewReader::new(view.another().await, MySql::with(other, vec![unused(COUPONS + 1)]));
         let before = view.costs().await;

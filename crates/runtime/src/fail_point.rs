@@ -215,7 +215,8 @@ mod tests {
             let points = points.clone();
             tokio::spawn(async move { points.reach("a").await })
         };
-        let (one, other) = (wait(), wait());
+        let one = wait();
+        let other = wait();
         hold.reached(2).await;
         assert!(!one.is_finished() && !other.is_finished());
         hold.let_go();

@@ -116,7 +116,9 @@ impl Health {
             let outage = Outage::of(format!("{name} at {address} cannot be used"));
             Server { address: address.to_owned(), is_spare, outage }
         });
-        let (role, status, since) = (None, None, Clock::system().now());
+        let role = None;
+        let status = None;
+        let since = Clock::system().now();
         let state = State { not_ready: Some(STARTING.to_owned()), since, role, status, server };
         let mut parts = self.lock();
         state.measure(name);
@@ -209,7 +211,8 @@ mod tests {
     #[test]
     fn a_process_is_ready_once_every_part_is() {
         let health = Health::default();
-        let (gate, mysql) = (health.part("gate"), health.part("mysql"));
+        let gate = health.part("gate");
+        let mysql = health.part("mysql");
         gate.ready();
         assert_eq!(health.unready().len(), 1);
         mysql.ready();
@@ -226,8 +229,8 @@ mod tests {
     #[test]
     fn a_spare_server_that_is_down_degrades_a_process_and_says_since_when() {
         let health = Health::default();
-        let (mysql, kafka) =
-            (health.server("mysql", "db:3306"), health.spare_server("kafka", "k:9092"));
+        let mysql = health.server("mysql", "db:3306");
+        let kafka = health.spare_server("kafka", "k:9092");
         assert_eq!(health.word(), "not ready");
         mysql.ready();
         assert_eq!(health.word(), "degraded");

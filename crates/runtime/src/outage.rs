@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn an_outage_is_said_at_once_and_then_each_minute() {
-        let (outage, start) = (Outage::new("nothing answers"), Instant::now());
+        let outage = Outage::new("nothing answers");
+        let start = Instant::now();
         let mut said = Vec::new();
         for tenths in 0..=1_300 {
             let line = outage.failed_at(start + Duration::from_millis(100 * tenths));
@@ -127,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_failure_after_the_end_or_after_a_quiet_minute_is_a_new_outage() {
-        let (outage, start) = (Outage::of("it fails".to_owned()), Instant::now());
+        let outage = Outage::of("it fails".to_owned());
+        let start = Instant::now();
         assert_eq!(outage.failed_at(start), Some(Line::First));
         outage.over();
         assert_eq!(outage.failed_at(start + Duration::from_secs(1)), Some(Line::First));

@@ -124,7 +124,8 @@ where
     })?;
     let address = listener.local_addr()?;
     info!(process = name, version = VERSION, commit = COMMIT, admin.address = %address, "started");
-    let (health, token) = (context.health.clone(), admin_stop.clone());
+    let health = context.health.clone();
+    let token = admin_stop.clone();
     context.spawn("admin", async move {
         admin::serve(name, listener, health, metrics, token).await.context("admin listener")
     });

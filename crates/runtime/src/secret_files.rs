@@ -106,7 +106,8 @@ mod tests {
     fn a_secret_may_stand_in_a_file_and_only_a_secret() {
         let right = file("right", "redis://:p=a%20b@h:1\n");
         let right = right.to_str().unwrap();
-        let (url, open) = ("TEST_SECRET_URL_FILE", "TEST_OPEN_FILE");
+        let url = "TEST_SECRET_URL_FILE";
+        let open = "TEST_OPEN_FILE";
         assert_eq!(read_with(&["it"], &[]).unwrap(), "none");
         assert_eq!(read_with(&["it"], &[(url, right)]).unwrap(), "redis://:p=a%20b@h:1");
         assert_eq!(read_with(&["it"], &[(url, ""), (open, right)]).unwrap(), "none");
@@ -114,8 +115,9 @@ mod tests {
 
     #[test]
     fn a_setting_given_twice_or_unreadable_is_reported_without_the_secret() {
-        let (right, empty, lines) =
-            (file("one", "hunter2"), file("empty", "\n"), file("two", "a\nhunter2\n"));
+        let right = file("one", "hunter2");
+        let empty = file("empty", "\n");
+        let lines = file("two", "a\nhunter2\n");
         let url = "TEST_SECRET_URL_FILE";
         for (words, variables, part) in [
             (vec!["it"], vec![(url, right.to_str().unwrap()), ("TEST_SECRET_URL", "x")], "exclude"),

@@ -121,8 +121,10 @@ pub fn trace_id(trace_parent: &str) -> Option<u128> {
 /// Parses a traceparent of version 00.
 fn context(trace_parent: &str) -> Option<SpanContext> {
     let mut parts = trace_parent.split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let version = parts.next()?;
+    let trace = parts.next()?;
+    let span = parts.next()?;
+    let flags = parts.next()?;
     let widths = [version, trace, span, flags].map(str::len);
     let plain = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte) || byte == b'-';
     if widths != WIDTHS
@@ -133,7 +135,8 @@ fn context(trace_parent: &str) -> Option<SpanContext> {
         return None;
     }
     let flags = TraceFlags::new(u8::from_str_radix(flags, 16).ok()?);
-    let (trace, span) = (TraceId::from_hex(trace).ok()?, SpanId::from_hex(span).ok()?);
+    let trace = TraceId::from_hex(trace).ok()?;
+    let span = SpanId::from_hex(span).ok()?;
     let context = SpanContext::new(trace, span, flags, true, TraceState::NONE);
     context.is_valid().then_some(context)
 }

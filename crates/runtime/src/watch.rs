@@ -42,7 +42,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_is_down_while_its_check_fails_and_up_once_it_succeeds() {
-        let (health, stop) = (Health::default(), CancellationToken::new());
+        let health = Health::default();
+        let stop = CancellationToken::new();
         let part = health.server("kafka", "here:9092");
         let watched = tokio::spawn(watch(part, stop.clone(), || {
             std::future::ready(Err(io::Error::other("nobody listens")))
@@ -52,7 +53,8 @@ mod tests {
         }
         stop.cancel();
         watched.await.unwrap();
-        let (part, stop) = (health.server("kafka", "here:9092"), CancellationToken::new());
+        let part = health.server("kafka", "here:9092");
+        let stop = CancellationToken::new();
         let watched =
             tokio::spawn(watch(part, stop.clone(), || std::future::ready(Ok::<_, io::Error>(()))));
         while !health.unready().is_empty() {

@@ -73,26 +73,17 @@ impl Api {
     }
 
     /// Creates a draft.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn create(&self, template: &NewTemplate) -> Result<Template, ShopperError> {
         self.expect(201, self.operator(Method::POST, "/v1/templates").json(template)).await
     }
 
     /// Creates and publishes a template; then its gate is loaded.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn publish_new(&self, template: &NewTemplate) -> Result<Template, ShopperError> {
         let draft = self.create(template).await?;
         self.turn(draft.id, "publish").await
     }
 
     /// Changes a template's state: `publish`, `pause`, `resume` or `end`.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn turn(&self, id: TemplateId, verb: &str) -> Result<Template, ShopperError> {
         let request = self.operator(Method::POST, &format!("/v1/templates/{id}/{verb}"));
         // An end requires an `If-Match`; any version will do.
@@ -101,26 +92,17 @@ impl Api {
     }
 
     /// Reads a template.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn template(&self, id: TemplateId) -> Result<Template, ShopperError> {
         self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}"))).await
     }
 
     /// Reads a template's stock.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn stock(&self, id: TemplateId) -> Result<Stock, ShopperError> {
         self.expect(200, self.operator(Method::GET, &format!("/v1/templates/{id}/stock"))).await
     }
 
     /// Reads a template as a shop page does, without credentials. `known` is an `ETag` that the
     /// page already has.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn shop(&self, id: TemplateId, known: Option<&str>) -> Result<Answer, ShopperError> {
         let request = self.anonymous(Method::GET, &format!("/v1/shop/templates/{id}"));
         self.send(known.into_iter().fold(request, |ask, tag| ask.header("if-none-match", tag)))
@@ -151,16 +133,14 @@ impl Api {
     }
 
     /// Sends a request and returns the answer, whatever it is.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn send(&self, request: RequestBuilder) -> Result<Answer, ShopperError> {
         let (client, request) = request.build_split();
         let request = request.map_err(ShopperError::Client)?;
         let name = format!("{} {}", request.method(), request.url().path());
         let answer = async {
             let response = client.execute(request).await?;
-            let (status, headers) = (response.status(), response.headers().clone());
+            let status = response.status();
+            let headers = response.headers().clone();
             Ok(Answer::new(status, headers, response.text().await?))
         };
         answer.await.map_err(|source: reqwest::Error| ShopperError::NoAnswer {

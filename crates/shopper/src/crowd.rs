@@ -249,7 +249,8 @@ impl Visit {
     async fn send(&mut self) -> Option<Answer> {
         let Wish { template, key, quantity, .. } = &self.wish;
         let _connection = self.door.acquire().await.expect("the door is never closed for good");
-        let (began, sent_at) = (Instant::now(), self.api.clock().now());
+        let began = Instant::now();
+        let sent_at = self.api.clock().now();
         let answer = self.shopper.claim(*template, key.as_deref(), *quantity).await.ok();
         if answer.is_some() {
             self.part.answered.push(began.elapsed());

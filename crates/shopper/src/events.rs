@@ -52,9 +52,6 @@ impl Event {
 
 impl Shopper {
     /// Follows an accepted claim; `after` is the id of the last event of an earlier stream.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn events(
         &self,
         accepted: &Accepted,

@@ -95,26 +95,17 @@ impl Shopper {
     }
 
     /// Polls a claim's outcome.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn poll(&self, claim: ClaimId, template: TemplateId) -> Result<Answer, ShopperError> {
         let path = format!("/v1/claims/{claim}?template={template}");
         self.api.send(self.request(Method::GET, &path)).await
     }
 
     /// Polls an accepted claim.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn look(&self, accepted: &Accepted) -> Result<Answer, ShopperError> {
         self.api.send(self.request(Method::GET, &accepted.location)).await
     }
 
     /// Reads a page of the user's coupons.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn coupons(&self, query: &CouponQuery) -> Result<CouponPage, ShopperError> {
         let CouponQuery { status, limit, cursor, after } = query;
         let parameters = [
@@ -132,9 +123,6 @@ impl Shopper {
     }
 
     /// Reads all of the user's unused coupons, page by page.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn all_coupons(&self) -> Result<Vec<Coupon>, ShopperError> {
         let mut query = CouponQuery { limit: Some(100), ..CouponQuery::default() };
         let mut all = Vec::new();
@@ -149,9 +137,6 @@ impl Shopper {
     }
 
     /// Reads a coupon, which MySQL answers.
-    ///
-    /// # Errors
-    /// No answer, or a refusal.
     pub async fn coupon(&self, id: CouponId) -> Result<Coupon, ShopperError> {
         self.api.expect(200, self.request(Method::GET, &format!("/v1/me/coupons/{id}"))).await
     }
@@ -202,9 +187,6 @@ impl Shopper {
     }
 
     /// Sends a request of this user.
-    ///
-    /// # Errors
-    /// No answer.
     pub async fn send(&self, request: RequestBuilder) -> Result<Answer, ShopperError> {
         self.api.send(request).await
     }

@@ -90,7 +90,8 @@ impl Proxy {
     pub async fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (server, rules) = (Mutex::new(server), Mutex::default());
+        let server = Mutex::new(server);
+        let rules = Mutex::default();
         let shared = Arc::new(Shared { server, rules, cuts: watch::Sender::new(()) });
         let of_all = Arc::clone(&shared);
         let accepting = tokio::spawn(async move {
@@ -195,7 +196,8 @@ async fn connect(client: TcpStream, mut cut: watch::Receiver<()>, shared: Arc<Sh
 }
 
 async fn converse(mut client: TcpStream, mut server: TcpStream, shared: &Shared) -> Option<()> {
-    let (mut request, mut answer) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let mut request = vec![0; CHUNK];
+    let mut answer = vec![0; CHUNK];
     loop {
         tokio::select! {
             read = client.read(&mut request) => {

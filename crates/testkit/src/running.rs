@@ -30,8 +30,10 @@ impl Running {
     where
         R: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
-        let (stop, ended) = (CancellationToken::new(), Arc::new(OnceLock::new()));
-        let (process, why) = (run(stop.clone()), Arc::clone(&ended));
+        let stop = CancellationToken::new();
+        let ended = Arc::new(OnceLock::new());
+        let process = run(stop.clone());
+        let why = Arc::clone(&ended);
         let task = tokio::spawn(async move {
             let end = process.await;
             why.get_or_init(|| match &end {

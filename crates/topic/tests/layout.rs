@@ -120,7 +120,8 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_new_broker_gets_the_topics_that_are_documented_laid_out_as_documented() {
         let broker = OwnBroker::start("topic-layout").await.unwrap();
-        let (brokers, documented) = (broker.brokers(), documented());
+        let brokers = broker.brokers();
+        let documented = documented();
         assert_eq!(documented.len(), 11, "{documented:#?}");
         // The names on the page have the default prefix.
         let names = TopicNames::new("coupon");

@@ -72,7 +72,8 @@ async fn a_message_arrives_as_it_was_sent_and_topics_can_be_ensured_twice() {
     let test = Test::new("as sent").await;
     let other = TopicLayout { partitions: 5, replication: 1 };
     ensure_topics(&test.brokers, &test.names, &other).await.unwrap();
-    let (producer, topic) = (test.producer().await, test.names.expiry());
+    let producer = test.producer().await;
+    let topic = test.names.expiry();
     assert_eq!(producer.partitions(&topic).await.unwrap(), 2, "existing topics stay as they are");
     let headers: [(&str, &[u8]); 1] = [(HEADER_TRACE_PARENT, b"00-1")];
     let sent = producer.send(&topic, Some(1), b"k", b"payload", &headers).await.unwrap();
@@ -94,7 +95,8 @@ async fn a_message_arrives_as_it_was_sent_and_topics_can_be_ensured_twice() {
 async fn all_users_of_a_shard_of_expiry_are_in_one_partition() {
     for partitions in [8, 32] {
         let test = Test::of("shards in partitions", partitions).await;
-        let (producer, topic) = (test.producer().await, test.names.user_coupon());
+        let producer = test.producer().await;
+        let topic = test.names.user_coupon();
         for user in (0..EXPIRY_SHARDS).flat_map(|n| [n, n << 40, i64::MAX - n]) {
             let shard = i32::from(expiry_shard(UserId(user)));
             let key = user.to_string();
@@ -107,7 +109,8 @@ async fn all_users_of_a_shard_of_expiry_are_in_one_partition() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_not_stored_comes_again_and_counts_as_lag() {
     let test = Test::new("stored").await;
-    let (producer, topic) = (test.producer().await, test.names.user_coupon());
+    let producer = test.producer().await;
+    let topic = test.names.user_coupon();
     for number in 0..10u8 {
         producer.send(&topic, Some(0), b"k", &[number], &[]).await.unwrap();
     }
@@ -159,8 +162,10 @@ async fn with_more_members_than_partitions_the_assignment_of_none_stands_too() {
 async fn partitions_are_shared_with_a_second_member_and_come_back_when_it_leaves() {
     let test = Test::new("shared").await;
     let topic = test.names.expiry();
-    let (first, second) = (test.join(&topic).await, test.join(&topic).await);
-    let (mut of_first, mut of_second) = (first.rebalances(), second.rebalances());
+    let first = test.join(&topic).await;
+    let second = test.join(&topic).await;
+    let mut of_first = first.rebalances();
+    let mut of_second = second.rebalances();
     let polling = async {
         tokio::select! {
             batch = first.next_batch(1) => drop(batch),
@@ -195,7 +200,8 @@ async fn partitions_are_shared_with_a_second_member_and_come_back_when_it_leaves
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_reader_knows_when_it_has_read_everything_and_goes_on() {
     let test = Test::new("table").await;
-    let (producer, topic) = (test.producer().await, test.names.template());
+    let producer = test.producer().await;
+    let topic = test.names.template();
     let empty = TableReader::open(&test.brokers, &topic).await.unwrap();
     assert_eq!(empty.read_to_end().await.unwrap(), []);
     producer.send(&topic, None, b"1", b"a", &[]).await.unwrap();
@@ -214,7 +220,8 @@ async fn a_table_reader_knows_when_it_has_read_everything_and_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_earlier_writer_is_fenced_and_its_message_does_not_come() {
     let test = Test::new("fence").await;
-    let (id, topic) = (format!("{}.writer", test.names.prefix()), test.names.checkpoint());
+    let id = format!("{}.writer", test.names.prefix());
+    let topic = test.names.checkpoint();
     let first = FencedWriter::take_over(&test.brokers, &id).await.unwrap();
     first.write(&topic, b"k", b"1").await.unwrap();
     let second = FencedWriter::take_over(&test.brokers, &id).await.unwrap();
@@ -233,7 +240,8 @@ async fn an_earlier_writer_is_fenced_and_its_message_does_not_come() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_producer_whose_client_failed_for_good_goes_on_by_a_new_one() {
     let test = Test::new("failed for good").await;
-    let (producer, topic) = (test.producer().await, test.names.dead_letter());
+    let producer = test.producer().await;
+    let topic = test.names.dead_letter();
     let other = producer.clone();
     for producer in [&producer, &other] {
         producer.send(&topic, None, b"k", b"before", &[]).await.unwrap();
@@ -256,7 +264,8 @@ async fn a_stream_of_messages_is_acknowledged_in_order_through_a_small_queue() {
             .await
             .unwrap();
     for number in 0..COUNT {
-        let (key, payload) = ((number % 50).to_string(), number.to_string());
+        let key = (number % 50).to_string();
+        let payload = number.to_string();
         let record = Record {
             topic: &topic,
             key: key.as_bytes(),
@@ -309,7 +318,8 @@ async fn places_are_found_at_once_however_large_the_batches_behind_them_are() {
     .unwrap();
     let mut places = None;
     for number in 0..ROUNDS {
-        let (key, payload) = ((number % 50).to_string(), [b'x'; 1_000]);
+        let key = (number % 50).to_string();
+        let payload = [b'x'; 1_000];
         let record = Record { topic: &topic, key: key.as_bytes(), payload: &payload, headers: &[] };
         producer.enqueue(&record).await.unwrap();
         if number == ROUNDS / 10 {
@@ -328,7 +338,8 @@ async fn places_are_found_at_once_however_large_the_batches_behind_them_are() {
 async fn a_message_between_idle_ends_takes_milliseconds() {
     const ROUNDS: usize = 200;
     let test = Test::new("latency").await;
-    let (producer, topic) = (test.producer().await, test.names.user_coupon());
+    let producer = test.producer().await;
+    let topic = test.names.user_coupon();
     let consumer = test.join(&topic).await;
     let mut taken = Vec::new();
     for _ in 0..ROUNDS {
@@ -347,7 +358,8 @@ async fn a_message_between_idle_ends_takes_milliseconds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_history_begins_at_a_time_and_ends_at_the_end_or_at_a_limit() {
     let test = Test::new("history").await;
-    let (producer, topic) = (test.producer().await, test.names.claim_stats());
+    let producer = test.producer().await;
+    let topic = test.names.claim_stats();
     for number in 0..10 {
         let key = number.to_string();
         producer.send(&topic, Some(1), key.as_bytes(), b"p", &[]).await.unwrap();
@@ -378,7 +390,8 @@ async fn a_history_begins_at_a_time_and_ends_at_the_end_or_at_a_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_found_by_its_time_and_content_or_said_not_to_be_there() {
     let test = Test::new("search").await;
-    let (producer, topic) = (test.producer().await, test.names.user_coupon());
+    let producer = test.producer().await;
+    let topic = test.names.user_coupon();
     for number in 0..10 {
         let payload = number.to_string();
         producer.send(&topic, Some(1), b"42", payload.as_bytes(), &[]).await.unwrap();
@@ -425,7 +438,8 @@ mod full {
     async fn a_client_that_lost_its_partitions_and_hears_no_more_is_replaced_and_goes_on_where_it_was()
      {
         let mut broker = OwnBroker::start("rejoin").await.unwrap();
-        let (brokers, names) = (broker.brokers(), TopicNames::new("rejoin"));
+        let brokers = broker.brokers();
+        let names = TopicNames::new("rejoin");
         let layout = TopicLayout { partitions: 2, replication: 1 };
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let topic = names.expiry();
@@ -471,7 +485,8 @@ mod full {
         const FREEZES: u32 = 20;
         const KEYS: usize = 50;
         let mut broker = OwnBroker::start("frozen").await.unwrap();
-        let (brokers, names) = (broker.brokers(), TopicNames::new("frozen"));
+        let brokers = broker.brokers();
+        let names = TopicNames::new("frozen");
         let layout = TopicLayout { partitions: 8, replication: 1 };
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let topics = [names.user_coupon()];
@@ -503,7 +518,8 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_partition_without_a_leader_keeps_nobody_from_the_others() {
         let mut cluster = OwnBrokers::start("topic-leaderless").await.unwrap();
-        let (brokers, names) = (cluster.brokers(), TopicNames::new("leaderless"));
+        let brokers = cluster.brokers();
+        let names = TopicNames::new("leaderless");
         let layout = TopicLayout { partitions: 6, replication: 1 };
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let test = Test { brokers, names };
@@ -551,7 +567,8 @@ mod full {
         let layout = TopicLayout { partitions: 2, replication: 1 };
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let test = Test { brokers, names };
-        let (producer, topic) = (test.producer().await, test.names.expiry());
+        let producer = test.producer().await;
+        let topic = test.names.expiry();
         producer.send(&topic, Some(1), b"k", b"by tls", &[]).await.unwrap();
         let consumer = test.join(&topic).await;
         assert_eq!(take(&consumer, 1).await[0].payload.as_deref(), Some(&b"by tls"[..]));
@@ -580,7 +597,8 @@ mod full {
 async fn a_member_reads_a_topic_that_was_made_anew_from_its_beginning() {
     for runs_meanwhile in [true, false] {
         let test = Test::new("made anew").await;
-        let (producer, topic) = (test.producer().await, test.names.user_coupon());
+        let producer = test.producer().await;
+        let topic = test.names.user_coupon();
         let consumer = test.join(&topic).await;
         for _ in 0..20 {
             producer.send(&topic, Some(0), b"k", b"old", &[]).await.unwrap();

@@ -113,9 +113,6 @@ impl History {
     }
 
     /// Writes the records to a file.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), VerifyError> {
         let failed =
             |source| VerifyError::HistoryFile { operation: "write", path: path.to_owned(), source };

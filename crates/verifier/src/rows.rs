@@ -70,7 +70,9 @@ pub(crate) async fn are_as_claimed(
 /// Checks a template with its stock row.
 fn are_agreed(terms: &Terms, findings: &mut Findings) {
     let template = &terms.template;
-    let (id, open, state) = (template.id, terms.open, template.state);
+    let id = template.id;
+    let open = terms.open;
+    let state = template.state;
     if let Err(error) = template.validate() {
         findings.add(format!("template {id} is not as the api accepts one: {error}"));
     }
@@ -81,7 +83,9 @@ fn are_agreed(terms: &Terms, findings: &mut Findings) {
     });
     let allowed = terms.followed.max(1)..=template.version;
     findings.expect(allowed.contains(&terms.terms), || {
-        let (terms, from, until) = (terms.terms, allowed.start(), allowed.end());
+        let terms = terms.terms;
+        let from = allowed.start();
+        let until = allowed.end();
         format!("template {id}: terms is {terms}, which is not within {from} to {until}")
     });
 }
@@ -92,7 +96,8 @@ pub(crate) async fn fit_themselves(
     connection: &mut MySqlConnection,
     findings: &mut Findings,
 ) -> Result<(), VerifyError> {
-    let (mut from, mut looked_at) = (Some(i64::MIN), 0);
+    let mut from = Some(i64::MIN);
+    let mut looked_at = 0;
     while let Some(id) = from {
         let page = coupons_from(connection, id, ROWS_PER_READ).await?;
         from = page.next;

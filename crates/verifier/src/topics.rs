@@ -94,7 +94,8 @@ async fn templates(
             findings.add(unreadable.to_string());
         }
         for row in page.rows.iter().map(template_row) {
-            let (id, latest) = (row.id, in_topic.remove(&row.id));
+            let id = row.id;
+            let latest = in_topic.remove(&row.id);
             findings.expect(!gone.contains(&id), || {
                 format!("template {id} is in MySQL, and the topic calls it deleted")
             });
@@ -166,7 +167,9 @@ async fn movements(
             findings.add(unreadable.to_string());
         }
         for row in page.rows.into_iter().map(movement_row) {
-            let (template, seq, delta) = (row.template_id, row.seq, row.delta);
+            let template = row.template_id;
+            let seq = row.seq;
+            let delta = row.delta;
             let moved = in_topic.remove(&(template, seq));
             let right = moved == Some((delta, content(&row))) || (moved.is_none() && !is_whole);
             findings.expect(right, || {

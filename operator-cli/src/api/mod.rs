@@ -157,7 +157,8 @@ impl Api {
         let failed =
             |error: &reqwest::Error| way_out::with_advice(self.unanswered(call, error).failure);
         let mut response = request.send().await.map_err(|error| failed(&error))?;
-        let (status, retry_after) = (response.status(), retry_after(&response));
+        let status = response.status();
+        let retry_after = retry_after(&response);
         if !status.is_success() {
             let body = response.text().await.map_err(|error| failed(&error))?;
             return match judged(call, status, retry_after, &body) {
@@ -196,7 +197,8 @@ impl Api {
         }
         let answered = async {
             let response = request.send().await?;
-            let (status, retry_after) = (response.status(), retry_after(&response));
+            let status = response.status();
+            let retry_after = retry_after(&response);
             Ok((status, retry_after, response.text().await?))
         };
         match answered.await {
@@ -338,13 +340,15 @@ mod tests {
 
     #[test]
     fn a_refusal_changed_nothing_and_what_a_server_error_did_is_unknown() {
-        let (look, change) = (Call::get("/"), Call::post("/"));
+        let look = Call::get("/");
+        let change = Call::post("/");
         let problem = |code: &str, retryable: bool| {
             format!(r#"{{"code":"{code}","detail":"Why.","retryable":{retryable}}}"#)
         };
         let code = |code: &str| Some(code.to_owned());
         let later = || Again::Later(Some(Duration::from_secs(2)));
-        let (never, passing) = (problem("NO", false), problem("BUSY", true));
+        let never = problem("NO", false);
+        let passing = problem("BUSY", true);
         for call in [&look, &change] {
             assert_eq!(missed(call, 409, &never), (Kind::Refused, code("NO"), Again::Never));
             assert_eq!(missed(call, 429, &passing), (Kind::Refused, code("BUSY"), later()));

@@ -59,7 +59,8 @@ fn by(entry: &Value) -> String {
 
 /// Returns what has changed: each field with its values before and after.
 fn change(entry: &Value) -> String {
-    let (before, after) = (&entry["before"], &entry["after"]);
+    let before = &entry["before"];
+    let after = &entry["after"];
     if after.is_null() {
         return END_NOT_SEEN.to_owned();
     }

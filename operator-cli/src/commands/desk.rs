@@ -153,7 +153,8 @@ async fn wait(api: &Api, id: &str, output: &Output) -> Result<(), Failure> {
 /// Returns a bar of the rows that have their outcome.
 fn bar(job: &Value) -> String {
     let number = |name: &str| job[name].as_u64().unwrap_or(0);
-    let (rows, pending) = (number("rows"), number("pending"));
+    let rows = number("rows");
+    let pending = number("pending");
     let done = rows.saturating_sub(pending);
     let width = u64::try_from(BAR).unwrap_or(u64::MAX);
     let filled = usize::try_from((done * width).checked_div(rows).unwrap_or(width)).unwrap_or(BAR);

@@ -64,7 +64,8 @@ pub(crate) fn report(answer: &Value) -> String {
         }
         line("sold out", sold_out(answers));
     }
-    let (total, landed) = (word("/stock/total"), word("/stock/landed"));
+    let total = word("/stock/total");
+    let landed = word("/stock/landed");
     line("landed", format!("{landed} of {total}, {} left", word("/stock/left")));
     let counted = answer.pointer("/coupons/all_counted") == Some(&Value::Bool(true));
     let of =
@@ -95,7 +96,8 @@ pub(crate) fn timeseries(answer: &Value) -> String {
     let all: Vec<u64> = points.iter().map(requests).collect();
     let rows: Vec<Value> = points.iter().filter(|point| requests(point) > 0).map(row).collect();
     let step = text::cell(answer.get("step_seconds"));
-    let (line, known) = (sparkline(&all), known(answer));
+    let line = sparkline(&all);
+    let known = known(answer);
     format!("{line}\nsteps of {step} s, statistics {known}\n\n{}", text::table(&rows, &POINTS))
 }
 

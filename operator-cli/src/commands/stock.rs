@@ -21,7 +21,8 @@ pub(crate) async fn call(command: StockCommand, settings: &Settings) -> Result<C
         StockCommand::Show(it) => Ok(Call::get(format!("/v1/templates/{}/stock", it.id))),
         StockCommand::Add(movement) => Ok(moved(movement, 1)),
         StockCommand::Cut { movement, yes } => {
-            let (template, what) = (movement.id, format!("cut its stock by {}", movement.count));
+            let template = movement.id;
+            let what = format!("cut its stock by {}", movement.count);
             let call = moved(movement, -1);
             if yes {
                 return Ok(call.if_match(ANY_VERSION));

@@ -73,7 +73,8 @@ pub(crate) fn place(path: &Path, field: &str) -> Option<String> {
 /// first one with its last part counts.
 fn line_of(text: &str, field: &str) -> Option<usize> {
     let last = field.rsplit('.').next().unwrap_or(field);
-    let (mut table, mut by_last) = (String::new(), None);
+    let mut table = String::new();
+    let mut by_last = None;
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim();
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

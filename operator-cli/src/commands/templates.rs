@@ -105,7 +105,8 @@ pub(crate) async fn run(
             return export::export(&arguments, &Api::new(settings)?).await;
         }
         TemplateCommand::Watch { id, at_most, every } => {
-            let (at_most, every) = (at_most.map(Duration::from_secs), Duration::from_secs(every));
+            let at_most = at_most.map(Duration::from_secs);
+            let every = Duration::from_secs(every);
             let watch = Watch { template: id.id, at_most, every };
             return watch::watch(&Api::new(settings)?, &watch, output).await;
         }

@@ -77,9 +77,6 @@ impl Kafka {
 }
 
 /// Returns every letter in the topic, oldest first.
-///
-/// # Errors
-/// No broker answers.
 pub(crate) async fn list(kafka: &Kafka) -> Result<Value, Failure> {
     let listed = async {
         let (next, _) = kafka.next_and_end().await?;

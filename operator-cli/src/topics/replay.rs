@@ -38,9 +38,6 @@ const END_NOT_RECORDED: &str = "The letters are put back, as printed, and the re
                                 only how it ended is missing there.";
 
 /// Returns what a replay would do.
-///
-/// # Errors
-/// No broker answers.
 pub(crate) async fn plan(kafka: &Kafka) -> Result<Value, Failure> {
     let planned = async {
         let (next, _) = kafka.next_and_end().await?;
@@ -134,7 +131,8 @@ async fn put_back(
 }
 
 async fn send(producer: &Producer, letter: &Letter) -> Result<(), TopicError> {
-    let (topic, partition) = (letter.source_topic(), letter.source_partition());
+    let topic = letter.source_topic();
+    let partition = letter.source_partition();
     let headers = letter.kept_headers();
     producer.send(&topic, partition, &letter.0.key, letter.payload(), &headers).await.map(|_| ())
 }
@@ -209,7 +207,8 @@ impl Report {
 
 pub(crate) fn as_text(answer: &Value) -> String {
     let rows = |name: &str| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-    let (replayed, passed_over) = (rows("replayed"), rows("passed_over"));
+    let replayed = rows("replayed");
+    let passed_over = rows("passed_over");
     let dry_run = answer.get("dry_run").and_then(Value::as_bool) == Some(true);
     let verb = if dry_run { "would be put back" } else { "put back" };
     let mut text = format!("{} {verb}, {} passed over\n", replayed.len(), passed_over.len());

@@ -68,7 +68,8 @@ impl Stage {
         let producer = Producer::connect(&brokers, ProducerOptions::default()).await.unwrap();
         let payments = self.names.payments();
         let sending = tokio::spawn({
-            let (producer, payments) = (producer.clone(), payments.clone());
+            let producer = producer.clone();
+            let payments = payments.clone();
             async move {
                 loop {
                     drop(producer.send(&payments, None, b"1", b"{", &[]).await);

@@ -50,7 +50,8 @@ impl Stage {
     pub(super) fn claims(&self, templates: &[TemplateId], at_once: usize) -> JoinSet<()> {
         let mut load = JoinSet::new();
         for first in 0..at_once {
-            let (users, templates) = (self.users(), templates.to_vec());
+            let users = self.users();
+            let templates = templates.to_vec();
             load.spawn(async move {
                 for template in templates.iter().cycle().skip(first) {
                     users.claim(*template).await;
@@ -64,7 +65,8 @@ impl Stage {
     pub(super) fn claims_each_second(&self, templates: &[TemplateId]) -> JoinSet<()> {
         let mut load = JoinSet::new();
         for some in templates.chunks(templates.len().div_ceil(AT_ONCE)) {
-            let (users, some) = (self.users(), some.to_vec());
+            let users = self.users();
+            let some = some.to_vec();
             load.spawn(async move {
                 let mut seconds = interval(Duration::from_secs(1));
                 seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -16,8 +16,8 @@ impl Stage {
     pub(super) async fn full_outbox(&mut self, say: &impl Fn(String)) {
         let template = self.template(5, |new| new.in_mode("queued", "gate")).await;
         self.platform.relay.kill().unwrap();
-        let (gate, outbox) =
-            (self.servers.endpoints().gate_redis_url, format!("gate:1:{{{template}:0}}:outbox"));
+        let gate = self.servers.endpoints().gate_redis_url;
+        let outbox = format!("gate:1:{{{template}:0}}:outbox");
         redis(&gate, &["EVAL", FILL, "1", &outbox, OUTBOX_MAX]).await;
         self.claim(template, 1, 503).await;
         self.fires(&["OutboxFull"], say).await;

@@ -53,7 +53,8 @@ impl Stage {
     /// Has the broker delete a change that no consumer has read.
     pub(super) async fn forgotten_messages(&mut self, say: &impl Fn(String)) {
         let template = self.template(5, |new| new).await;
-        let (brokers, topic) = (self.servers.endpoints().kafka_brokers, self.names.user_coupon());
+        let brokers = self.servers.endpoints().kafka_brokers;
+        let topic = self.names.user_coupon();
         let end = async || -> i64 {
             let held = topic_offsets(&brokers, &topic).await.unwrap();
             held.iter().map(|partition| partition.end).sum()

@@ -33,7 +33,8 @@ async fn main() {
     let mut servers = Servers::start(&dir, &options).await.unwrap();
     let scope = TestServers::private(&servers).scope("soaktailer");
     println!("seed {}, {} rounds on {}", cli.seed, cli.rounds, cli.flavor.name());
-    let (broker, database) = (&mut servers.kafka, &mut servers.database);
+    let broker = &mut servers.kafka;
+    let database = &mut servers.database;
     let say = |line| println!("{line}");
     let totals = tail_campaign::run(scope, broker, database, cli.rounds, cli.seed, say).await;
     println!("seed {}: {} rounds, {totals}", cli.seed, cli.rounds);

@@ -98,7 +98,8 @@ mod full {
     async fn a_claim_of_a_template_that_was_a_draft_a_moment_ago_is_found_by_every_api() {
         let two_apis = |options| PlatformOptions { apis: 2, ..options };
         let world = World::start_with("published just now", two_apis).await;
-        let (here, there) = (&world.apis[0], &world.apis[1]);
+        let here = &world.apis[0];
+        let there = &world.apis[1];
         let new = NewTemplate::simple("A draft", 10, world.clock.now(), TimeDelta::hours(1));
         let template = here.create(&new).await.unwrap().id;
         let anna = there.shopper(UserId(1)).unwrap();

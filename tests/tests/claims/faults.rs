@@ -294,7 +294,8 @@ mod full {
         assert_eq!(world.count(template).await.all(), 0, "nothing has landed yet");
 
         fs::remove_file(hold).unwrap();
-        let (first, second) = (first.await.unwrap(), second.await.unwrap());
+        let first = first.await.unwrap();
+        let second = second.await.unwrap();
         assert_eq!((first.status, first.replayed), (201, false), "{first:?}");
         let again = insist(&other, template).await;
         for answer in [second, again] {

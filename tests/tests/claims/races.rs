@@ -66,8 +66,8 @@ mod full {
         let world = World::start_with("quantities", two_apis).await;
         let several = |new| NewTemplate { per_user_limit: 5, max_per_claim: 3, ..new };
         let unlimited = |new| NewTemplate { per_user_limit: 0, max_per_claim: 2, ..new };
-        let (limited, open) =
-            (world.template(400, several).await, world.template(300, unlimited).await);
+        let limited = world.template(400, several).await;
+        let open = world.template(300, unlimited).await;
         let wishes = |template: TemplateId, most: u32| {
             (0..900).map(move |number| Wish {
                 quantity: 1 + number % most,

@@ -114,7 +114,8 @@ impl Sale {
     }
 
     async fn add(&self, coupons: i64) {
-        let (api, key) = (self.world.api(), format!("add-{}", self.fresh()));
+        let api = self.world.api();
+        let key = format!("add-{}", self.fresh());
         let answer = move_stock(api, self.template, &key, &by(coupons)).await;
         assert_eq!(answer.status, 201, "{answer:?}");
     }

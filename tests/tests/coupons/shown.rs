@@ -76,7 +76,8 @@ async fn coupons_carry_what_a_shop_shows_and_answers_that_are_kept_stay_as_they_
 async fn a_user_sees_what_the_limit_still_allows_as_soon_as_a_claim_is_answered() {
     let world = World::start("still").await;
     let api = world.api();
-    let (anna, ben) = (api.shopper(UserId(1)).unwrap(), api.shopper(UserId(2)).unwrap());
+    let anna = api.shopper(UserId(1)).unwrap();
+    let ben = api.shopper(UserId(2)).unwrap();
     let three = |new| NewTemplate { per_user_limit: 3, max_per_claim: 2, ..new };
     let template = world.template(50, three).await;
     assert_eq!(had(&anna, template).await, (false, json!(0), json!(3)));

@@ -228,13 +228,16 @@ mod full {
                 let valid_until = shopper.coupon(coupon).await.unwrap().valid_until;
                 let mut won = 0;
                 for round in 0.. {
-                    let (one, other) = (format!("one-{round}"), format!("other-{round}"));
+                    let one = format!("one-{round}");
+                    let other = format!("other-{round}");
                     let (one, other, back) = tokio::join!(
                         shopper.use_coupon(coupon, &one),
                         shopper.use_coupon(coupon, &other),
                         shopper.unuse_coupon(coupon, &one),
                     );
-                    let (one, other, back) = (one.unwrap(), other.unwrap(), back.unwrap());
+                    let one = one.unwrap();
+                    let other = other.unwrap();
+                    let back = back.unwrap();
                     // Both uses can succeed only if `one` is given back before `other` uses the coupon.
                     let uses = [&one, &other].into_iter().filter(|used| used.status == 200).count();
                     assert!(uses < 2 || back.status == 200, "{one:?} {other:?} {back:?}");

@@ -78,7 +78,8 @@ struct Losses<'a> {
 impl Losses<'_> {
     /// Causes losses in turn; returns the server and what was lost.
     async fn lose(mut self) -> (OwnView, Lost) {
-        let (mut lost, mut deletions) = (Lost::default(), 0);
+        let mut lost = Lost::default();
+        let mut deletions = 0;
         for turn in 0..LOSSES {
             self.progress.until_more_answers().await;
             match turn % 6 {

@@ -146,15 +146,18 @@ async fn until_published(world: &World, versions: &BTreeSet<(i64, i64)>) {
 
 /// Waits until the consumer has processed all messages of the topic.
 async fn until_consumed(world: &World) {
-    let (brokers, topics) = (&world.sources.brokers, &world.sources.topics);
-    let (group, topic) = (format!("{}.sync-consumer", topics.prefix()), topics.user_coupon());
+    let brokers = &world.sources.brokers;
+    let topics = &world.sources.topics;
+    let group = format!("{}.sync-consumer", topics.prefix());
+    let topic = topics.user_coupon();
     let lag = async || committed_lag(brokers, &group, &topic).await.unwrap();
     until(lag, |lag| *lag == 0).await;
 }
 
 /// Makes the broker delete every coupon change that it holds by now.
 async fn forget_messages(world: &World) {
-    let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
+    let brokers = &world.sources.brokers;
+    let topic = world.sources.topics.user_coupon();
     topic::verify::forget_messages(brokers, &topic).await.unwrap();
     let left = topic_offsets(brokers, &topic).await.unwrap();
     assert!(left.iter().all(|held| held.start == held.end), "{left:?}");
@@ -188,7 +191,8 @@ mod full {
         world.warm_views(1..=USERS).await;
         for kill in 0..KILLS {
             let wishes = (1..=USERS).map(|user| Wish::one(template, UserId(kill * USERS + user)));
-            let (crowd, wishes): (_, Vec<Wish>) = (world.crowd(), wishes.collect());
+            let crowd = world.crowd();
+            let wishes: Vec<Wish> = wishes.collect();
             let wave = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
             world.until(template, |counts| counts.all() > kill * USERS).await;
             world.platform.cdc_tailer.kill().unwrap();

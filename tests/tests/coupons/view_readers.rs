@@ -60,7 +60,8 @@ pub(crate) async fn beside_readers<T>(
     let brief = |new| many(NewTemplate { valid_for_ms: 500, ..new });
     let brief = world.template(100_000, brief).await;
     let diaries: Vec<_> = (1..=USERS).map(|_| Diary::default()).collect();
-    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    let mut writers = Vec::new();
+    let mut readers = Vec::new();
     for (user, diary) in (1..).zip(&diaries) {
         let shopper = world.api().shopper(UserId(user)).unwrap();
         let rng = Rng::with_seed(seed.wrapping_add(user.unsigned_abs()));
@@ -131,7 +132,8 @@ async fn write(
             continue;
         }
         let template = if rng.u8(0..4) == 0 { brief } else { lasting };
-        let (key, quantity) = (format!("key-{number}"), rng.u32(1..=2));
+        let key = format!("key-{number}");
+        let quantity = rng.u32(1..=2);
         let claim = async || shopper.claim(template, Some(&key), quantity).await.unwrap();
         let answer = until(claim, |answer| !answer.is_passing()).await;
         assert_eq!(answer.status, 201, "{}", answer.body);
@@ -147,7 +149,8 @@ async fn write(
 
 async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &ReaderProgress) {
     while !progress.over.load(Ordering::SeqCst) {
-        let (before, asked_at) = (diary.so_far(), world.clock.now());
+        let before = diary.so_far();
+        let asked_at = world.clock.now();
         let token = before.iter().rposition(|did| matches!(did, Did::Claimed(..)));
         let after = token.map(|at| match before[at] {
             Did::Claimed(id, _) | Did::Using(id) | Did::Used(id) => id,
@@ -155,7 +158,8 @@ async fn read(shopper: Shopper, world: &World, diary: &Diary, progress: &ReaderP
         // On one page, or on several with changes by others in between.
         let limit = [LIMIT, UNUSED_MAX as u32 * 3][before.len() % 2];
         let Some(list) = list(&shopper, after, limit).await else { continue };
-        let (answered_at, since) = (world.clock.now(), diary.so_far());
+        let answered_at = world.clock.now();
+        let since = diary.so_far();
         progress.answers.fetch_add(1, Ordering::SeqCst);
         let shown: HashSet<CouponId> = list.iter().map(|coupon| coupon.id).collect();
         let user = shopper.user();

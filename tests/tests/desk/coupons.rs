@@ -206,7 +206,8 @@ async fn coupons_are_found_by_order_user_and_template_and_by_nobody_else() {
     }
     assert_eq!(coupons[2].0.use_coupon(coupons[2].1, "a 1/ä").await.unwrap().status, 200);
     let found = async |query: &str| -> Vec<Value> {
-        let (mut ids, mut cursor) = (Vec::new(), String::new());
+        let mut ids = Vec::new();
+        let mut cursor = String::new();
         loop {
             let page = get(api, &format!("/v1/coupons?{query}&limit=2{cursor}")).await;
             ids.extend(page["data"].as_array().unwrap().iter().map(|one| one["user_id"].clone()));
@@ -293,7 +294,8 @@ mod full {
         let world = World::start("desk races").await;
         let valid_for_ms = 3_000;
         let template = world.template(RACES, |new| NewTemplate { valid_for_ms, ..new }).await;
-        let (mut races, mut at_the_deadline) = (JoinSet::new(), Vec::new());
+        let mut races = JoinSet::new();
+        let mut at_the_deadline = Vec::new();
         for user in 1..=RACES {
             let shopper = world.api().shopper(UserId(user)).unwrap();
             let claimed: Claimed = shopper.claim(template, None, 1).await.unwrap().json().unwrap();
@@ -315,8 +317,8 @@ mod full {
         let count = |is: fn(&(u16, u16)) -> bool| {
             i64::try_from(ended.iter().filter(|outcome| is(outcome)).count()).unwrap()
         };
-        let (revoked, used) =
-            (count(|(revoked, _)| *revoked == 200), count(|(_, used)| *used == 200));
+        let revoked = count(|(revoked, _)| *revoked == 200);
+        let used = count(|(_, used)| *used == 200);
         assert_eq!((counts.cancelled, counts.used), (revoked, used));
         assert_eq!(counts.expired, RACES - revoked - used);
         assert!(revoked + used >= RACES / 3, "{counts:?}");

@@ -265,7 +265,9 @@ mod full {
     async fn the_large_jobs_of_a_merchant_keep_neither_another_ones_job_nor_claims_waiting() {
         let world = World::start("grants fair").await;
         let api = world.api();
-        let (jobs, rows, few) = (6, 8_000, 300);
+        let jobs = 6;
+        let rows = 8_000;
+        let few = 300;
         let unlimited = |new| NewTemplate { per_user_limit: 0, ..new };
         let large = world.template(jobs * rows, unlimited).await;
         let live = world.template(30, |new| new).await;
@@ -293,7 +295,8 @@ mod full {
         }
         assert!(pending > 0, "the large jobs ended first");
 
-        let (reason, mut granted) = (json!({ "reason": "enough seen" }), 0);
+        let reason = json!({ "reason": "enough seen" });
+        let mut granted = 0;
         for job in &large_ones {
             assert_eq!(post(api, &format!("/v1/jobs/{job}/cancel"), &reason).await.status, 200);
         }

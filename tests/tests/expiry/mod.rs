@@ -183,7 +183,8 @@ pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, Coupo
     let mut connection = world.mysql().await;
     let bad = store::bad_ends(&mut connection, world.clock.now()).await.unwrap();
     assert_eq!(bad, []);
-    let (mut ends, mut latest) = (BTreeMap::new(), BTreeMap::new());
+    let mut ends = BTreeMap::new();
+    let mut latest = BTreeMap::new();
     for event in events(world).await {
         assert!(!is_early(&event), "by the server's clock: {event:?}");
         let row = event.after.unwrap();
@@ -209,7 +210,8 @@ pub(crate) async fn assert_ended_once(world: &World, truth: &BTreeMap<i64, Coupo
 
 /// Returns every coupon change in the topic.
 pub(crate) async fn events(world: &World) -> Vec<Event<UserCouponRow>> {
-    let (brokers, topic) = (&world.sources.brokers, world.sources.topics.user_coupon());
+    let brokers = &world.sources.brokers;
+    let topic = world.sources.topics.user_coupon();
     let messages =
         TableReader::open_to_end(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     messages.iter().map(|message| decode(message.payload.as_deref().unwrap()).unwrap()).collect()

@@ -89,7 +89,8 @@ mod full {
         let mut others = vec![another_worker(&world, "second")];
         others[0].expiry_worker.start().await.unwrap();
         until_shared(&world, &others).await;
-        let (brokers, topic) = (&world.sources.brokers, world.sources.topics.expiry());
+        let brokers = &world.sources.brokers;
+        let topic = world.sources.topics.expiry();
         let more = 2 * topic::partitions(brokers, &topic).await.unwrap();
         topic::verify::raise_partitions(brokers, &topic, more).await.unwrap();
         let added = async || topic::partitions(brokers, &topic).await.ok();

@@ -26,14 +26,16 @@ async fn many_payments_at_once_share_transactions_and_one_that_does_not_fit_cost
 async fn crowded(flavor: Flavor) {
     let started = World::start_on_flavor(flavor, "crowded payments", |options| options).await;
     let Some(world) = started else { return };
-    let (api, stock_of) = (world.api(), 2 * PAYMENTS);
+    let api = world.api();
+    let stock_of = 2 * PAYMENTS;
     let template = world.template(stock_of, |new| new.held_for(LONG)).await;
     let mut plain = Vec::new();
     for user in 1..=PAYMENTS {
         plain.push(claim(&world, template, user).await);
     }
     // Each of the others fails for a reason of its own.
-    let (given_up, paid) = (claim(&world, template, 101).await, claim(&world, template, 102).await);
+    let given_up = claim(&world, template, 101).await;
+    let paid = claim(&world, template, 102).await;
     let (_, other) = claimed(&world, template, (103, "a"), 1).await;
     let (_, mixed) = claimed(&world, template, (104, "a"), 1).await;
     assert_eq!(api.cancel(given_up, "not wanted", None).await.unwrap().status, 200);

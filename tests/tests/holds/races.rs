@@ -36,7 +36,8 @@ async fn a_payment_and_its_users_cancellation_at_once_have_one_winner() {
                 world.apis[usize::from(user % 2 == 0)].confirm(claim.id, &payment, None),
                 shopper.cancel(claim.id, None)
             );
-            let (paid, given_up) = (paid.unwrap(), given_up.unwrap());
+            let paid = paid.unwrap();
+            let given_up = given_up.unwrap();
             assert_ne!(paid.status == 200, given_up.status == 200, "{paid:?} {given_up:?}");
             assert!(is_expected(&paid) && is_expected(&given_up), "{paid:?} {given_up:?}");
             i64::from(paid.status == 200)
@@ -74,8 +75,10 @@ mod full {
             let (shopper, claim) = claimed(&world, template, (user, "a"), 1).await;
             let barrier = Arc::new(Barrier::new(AT_ONCE));
             let calls = (0..AT_ONCE).map(|call| {
-                let (api, barrier) = (&world.apis[call % 2], Arc::clone(&barrier));
-                let (shopper, id) = (&shopper, claim.id);
+                let api = &world.apis[call % 2];
+                let barrier = Arc::clone(&barrier);
+                let shopper = &shopper;
+                let id = claim.id;
                 async move {
                     barrier.wait().await;
                     match call % 3 {

@@ -146,7 +146,8 @@ mod full {
         let template = world.template(10, |new| new).await;
         let shopper = |user| world.api().shopper(UserId(user)).unwrap();
         let began = Instant::now();
-        let (one, other) = (shopper(1), shopper(2));
+        let one = shopper(1);
+        let other = shopper(2);
         let by_length =
             begin(&world, &one, template, "content-length: 14\r\n\r\n{\"quantity\"").await;
         let in_chunks = "transfer-encoding: chunked\r\n\r\n8\r\n{\"quan";

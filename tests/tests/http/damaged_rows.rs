@@ -73,7 +73,8 @@ async fn a_templates_lists_and_exports_name_the_row_that_they_cannot_read_and_ha
         let answer = shopper.claim(template, Some(name), 1).await.unwrap();
         claimed.push(answer.json::<Claimed>().unwrap());
     }
-    let (claim, coupon) = (claimed[0].id.to_string(), claimed[1].coupons[0].id.to_string());
+    let claim = claimed[0].id.to_string();
+    let coupon = claimed[1].coupons[0].id.to_string();
     let mut connection = world.mysql().await;
     for statement in [
         "set session sql_mode = ''".to_owned(),

@@ -88,7 +88,8 @@ async fn pages_of_the_named_origins_may_call_and_of_no_others() {
 /// Methods and headers of requests, by the document, of all operations that a shopper's page calls: with a token or
 /// without any credential.
 fn taken_from_shoppers(document: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
-    let (mut methods, mut headers) = (BTreeSet::new(), BTreeSet::new());
+    let mut methods = BTreeSet::new();
+    let mut headers = BTreeSet::new();
     let paths = document["paths"].as_object().unwrap().values();
     for (method, operation) in paths.flat_map(|path| path.as_object().unwrap()) {
         let security = operation["security"].as_array();

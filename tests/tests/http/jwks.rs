@@ -154,7 +154,9 @@ async fn status(world: &World, token: &str) -> u16 {
 
 #[tokio::test]
 async fn a_new_key_is_fetched_once_when_a_token_names_it_and_a_withdrawn_one_is_refused() {
-    let (issuer, old, new) = (Issuer::default(), Key::new("old"), Key::new("new"));
+    let issuer = Issuer::default();
+    let old = Key::new("old");
+    let new = Key::new("new");
     // Entries that are not public signature keys are ignored.
     let secret =
         json!({ "kty": "oct", "kid": "secret", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0" });
@@ -285,7 +287,9 @@ mod full {
 
     #[tokio::test]
     async fn a_file_of_keys_is_read_anew_and_the_last_set_stays_where_it_cannot_be_read() {
-        let (old, new, unknown) = (Key::new("old"), Key::new("new"), Key::new("unknown"));
+        let old = Key::new("old");
+        let new = Key::new("new");
+        let unknown = Key::new("unknown");
         let (world, file) = world_with_file("jwks file", &[&old], 5).await;
         let claims = json!({ "sub": "1", "exp": LATER });
         let of = async |key: &Key| status(&world, &key.token(&claims)).await;

@@ -134,7 +134,8 @@ async fn each_action_is_one_line_and_what_is_refused_or_sent_again_is_none() {
 #[tokio::test]
 async fn what_is_done_with_keys_is_recorded_for_whom_they_are_and_names_who_did_it() {
     let world = World::start("audit of keys").await;
-    let (platform, nothing) = (world.api(), Value::Null);
+    let platform = world.api();
+    let nothing = Value::Null;
     let made = async |api: &Api, path: &str, body: Value| -> Value {
         let answer = send(api, Method::POST, path, &body).await;
         assert_eq!(answer.status, 201, "{answer:?}");

@@ -51,7 +51,8 @@ fn number(value: &Value) -> i64 {
 #[tokio::test]
 async fn the_story_of_a_direct_claim_leads_from_its_request_to_its_coupons_ends() {
     let world = World::start("claim story").await;
-    let (cli, names) = (Cli::of(&world), TopicNames::new(&world.scope.topic_prefix));
+    let cli = Cli::of(&world);
+    let names = TopicNames::new(&world.scope.topic_prefix);
     let several = |new| NewTemplate { per_user_limit: 2, max_per_claim: 2, ..new };
     let template = world.template(10, several).await;
     world.warm_views([1]).await;
@@ -118,7 +119,8 @@ mod full {
     #[tokio::test]
     async fn the_story_of_a_queued_claim_says_where_it_waits_and_then_how_it_ended() {
         let mut world = World::start_queued("queued story").await;
-        let (cli, names) = (Cli::of(&world), TopicNames::new(&world.scope.topic_prefix));
+        let cli = Cli::of(&world);
+        let names = TopicNames::new(&world.scope.topic_prefix);
         let [landing, ending] =
             [world.template(5, after_topic).await, world.template(5, after_topic).await];
         world.platform.lander.pause().unwrap();
@@ -154,7 +156,8 @@ mod full {
         let told = until(told, is_published).await;
         let whole = ["taken done", "landed done", "published done", "visible done", "armed done"];
         assert_eq!(states(&told)[3..8], whole, "{told}");
-        let (before, after) = (hop(&waiting, "relayed"), hop(&told, "relayed"));
+        let before = hop(&waiting, "relayed");
+        let after = hop(&told, "relayed");
         assert_eq!((&before["offset"], &before["at"]), (&after["offset"], &after["at"]));
 
         let rejected = format!("claim story {} --template {ending}", ids[1]);

@@ -91,7 +91,8 @@ async fn a_template_is_created_sold_topped_up_and_ended_from_the_command_line() 
     let world = World::start("operator cli").await;
     let cli = Cli::of(&world);
     let example = cli.run("template create --example").await;
-    let (toml, json) = (world.platform.options.dir.join("sale.toml"), "sale.json");
+    let toml = world.platform.options.dir.join("sale.toml");
+    let json = "sale.json";
     fs::write(&toml, &example.out).unwrap();
     let draft = cli.json(&format!("template create {}", toml.display())).await;
     assert_eq!((&draft["state"], &draft["name"]), (&json!("draft"), &json!("Autumn sale")));

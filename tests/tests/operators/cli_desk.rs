@@ -18,7 +18,8 @@ async fn a_coupon_is_used_shown_extended_and_replaced_and_the_record_filtered_fr
     let template = world.template(9, |new| new).await;
     let anna = world.api().shopper(UserId(1)).unwrap();
     let claimed: Claimed = anna.claim(template, None, 1).await.unwrap().json().unwrap();
-    let (id, until) = (claimed.coupons[0].id, claimed.valid_until);
+    let id = claimed.coupons[0].id;
+    let until = claimed.valid_until;
     let used = cli.json(&format!("use {id} shop/1 --user 1")).await;
     assert_eq!((&used["status"], &used["order_ref"]), (&json!("used"), &json!("shop/1")));
     let back = cli.json(&format!("unuse {id} shop/1 --user 1")).await;
@@ -99,7 +100,8 @@ async fn holds_are_made_paid_for_cancelled_forgiven_and_accounted_for_from_the_c
     let file = file.display().to_string();
     let draft = cli.json(&long.replace("{}", &file)).await;
     assert_eq!((&draft["hold_ms"], &draft["lapses_allowed"]), (&json!(1_800_000), &json!(0)));
-    let (id, version) = (draft["id"].as_str().unwrap(), &draft["version"]);
+    let id = draft["id"].as_str().unwrap();
+    let version = &draft["version"];
     let edit = format!("template edit {id} --hold-ms 900000 --if-version {version}");
     assert_eq!(cli.json(&edit).await["hold_ms"], 900_000);
     cli.json(&format!("template publish {id}")).await;
@@ -116,7 +118,8 @@ async fn holds_are_made_paid_for_cancelled_forgiven_and_accounted_for_from_the_c
     let twice = cli.run(&format!("claim confirm {anna} --payment-ref p2")).await;
     assert!(twice.code == 1 && twice.err.contains("(ALREADY_CONFIRMED)"), "{twice:?}");
     let bert = claim(id, 2).await;
-    let (of, coupon) = (bert.id, bert.coupons[0].id);
+    let of = bert.id;
+    let coupon = bert.coupons[0].id;
     let cancelled = cli.json(&format!("claim cancel {of} {coupon} --reason declined")).await;
     assert_eq!(cancelled["coupons"][0]["status"], "cancelled");
     let ledger = cli.json(&format!("template ledger {id}")).await;
@@ -165,7 +168,8 @@ mod full {
         let file = world.platform.options.dir.join("users.txt");
         fs::write(&file, "1\n2\n3\n").unwrap();
         let grants = format!("grants {template} {} --reason t", file.display());
-        let (direct, url) = (Cli::of(&world), world.platform.api_url());
+        let direct = Cli::of(&world);
+        let url = world.platform.api_url();
         for (flags, granted) in [("", 3), (" --json", 6)] {
             let proxy = Proxy::before(url).await;
             let cli = direct.with("API_URL", &proxy.instead_of(url));

@@ -28,7 +28,8 @@ impl Letters {
         let one = async || letters.changes().await;
         let event = until(one, |events| events.len() == 1).await.remove(0);
         let payload = event.payload.clone().unwrap();
-        let (topic, bytes) = (letters.names.user_coupon(), payload.len().to_string());
+        let topic = letters.names.user_coupon();
+        let bytes = payload.len().to_string();
         let whole: [(&str, &[u8]); 3] = [
             ("source-topic", topic.as_bytes()),
             ("payload-bytes", bytes.as_bytes()),

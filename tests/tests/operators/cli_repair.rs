@@ -61,7 +61,8 @@ async fn a_dead_letter_is_put_back_once_where_it_came_from_or_said_to_be_incompl
     assert_eq!(anna.claim(template, None, 1).await.unwrap().status, 201);
     let event = until(on_topic, |events| events.len() == 1).await.remove(0);
     let payload = event.payload.clone().unwrap();
-    let (topic, partition) = (names.user_coupon(), event.partition.to_string());
+    let topic = names.user_coupon();
+    let partition = event.partition.to_string();
     let bytes = payload.len().to_string();
     let schema = event.header(HEADER_SCHEMA).unwrap();
     let producer = Producer::connect(&brokers, ProducerOptions::default()).await.unwrap();

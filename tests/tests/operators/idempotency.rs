@@ -192,10 +192,13 @@ async fn requests_at_once_under_one_key_are_done_once() {
     let two = |options| PlatformOptions { apis: 2, ..options };
     let world = World::start_with("one key at once", two).await;
     let body = draft(&world);
-    let (before, lines) = (templates(&world).await, recorded(&world).await);
+    let before = templates(&world).await;
+    let lines = recorded(&world).await;
     let barrier = Arc::new(Barrier::new(AT_ONCE));
     let answers = join_all((0..AT_ONCE).map(|number| {
-        let (api, barrier, body) = (&world.apis[number % 2], Arc::clone(&barrier), &body);
+        let api = &world.apis[number % 2];
+        let barrier = Arc::clone(&barrier);
+        let body = &body;
         async move {
             barrier.wait().await;
             post(api, "/v1/templates", "one", body).await
@@ -240,8 +243,8 @@ mod full {
         let (mut servers, mut world) = private_world("idempotent-drain").await;
         let template = world.template(20, after_topic).await;
         let name = world.api().template(template).await.unwrap().name;
-        let (path, body) =
-            (format!("/v1/templates/{template}/drain-end"), json!({ "confirm": name }));
+        let path = format!("/v1/templates/{template}/drain-end");
+        let body = json!({ "confirm": name });
         world.platform.lander.pause().unwrap();
         let mut promises = Promises::default();
         accepted(&mut promises, &shopper(&world, 0, 1), template).await;
@@ -271,7 +274,8 @@ mod full {
             &["api.before_commit=error"; 4].join(","),
         )
         .await;
-        let (api, body) = (world.api(), draft(&world));
+        let api = world.api();
+        let body = draft(&world);
         let merchant = json!({ "name": "A shop" });
         for (path, body) in [("/v1/templates", &body), ("/v1/merchants", &merchant)] {
             let without = post(api, path, "", body).await;

@@ -68,7 +68,8 @@ pub(crate) async fn published(world: &World, api: &Api) -> TemplateId {
 #[tokio::test]
 async fn a_merchant_sees_and_changes_its_own_and_nobody_elses() {
     let world = World::start("merchants").await;
-    let (one, other) = (merchant(&world, "One").await, merchant(&world, "Other").await);
+    let one = merchant(&world, "One").await;
+    let other = merchant(&world, "Other").await;
     let template = published(&world, &one).await;
     let path = format!("/v1/templates/{template}");
     let movement = json!({ "delta": 5, "reason": "more" });
@@ -126,7 +127,8 @@ async fn assert_keys_and_the_record_are_its_own(world: &World, one: &Api, other:
     let key = &keys["items"][0];
     assert_eq!(keys["items"].as_array().unwrap().len(), 1);
     assert!(key.get("key").is_none(), "a key is shown once: {key}");
-    let (id, merchant) = (text(&key["id"]), text(&key["merchant_id"]));
+    let id = text(&key["id"]);
+    let merchant = text(&key["merchant_id"]);
     let key_path = format!("/v1/api-keys/{id}");
     let not_found = (404, "KEY_NOT_FOUND".to_owned());
     assert_eq!(refused(&send(other, Method::DELETE, &key_path, &nothing).await), not_found);
@@ -160,8 +162,8 @@ async fn a_scope_allows_what_it_includes_and_no_more() {
     let shop = merchant(&world, "A shop").await;
     let draft = NewTemplate::simple("A sale", 10, world.clock.now(), TimeDelta::hours(1));
     let template = shop.create(&draft).await.unwrap().id;
-    let (publish, edit) =
-        (format!("/v1/templates/{template}/publish"), format!("/v1/templates/{template}"));
+    let publish = format!("/v1/templates/{template}/publish");
+    let edit = format!("/v1/templates/{template}");
     let name = json!({ "version": 1, "name": "Another" });
     for (scope, operates, administers) in
         [("read", false, false), ("operate", true, false), ("admin", true, true)]
@@ -262,7 +264,8 @@ async fn a_key_that_was_revoked_replaced_or_has_ended_is_refused_by_every_api_wi
     let accepted = async |api: &Api| get(api, "/v1/templates").await.status == 200;
 
     let key = make(json!({ "name": "till", "scopes": ["read"] })).await;
-    let (here, there) = (shop.with_operator_key(text(&key["key"])), elsewhere(text(&key["key"])));
+    let here = shop.with_operator_key(text(&key["key"]));
+    let there = elsewhere(text(&key["key"]));
     assert!(accepted(&here).await && accepted(&there).await);
     let path = format!("/v1/api-keys/{}", text(&key["id"]));
     for _ in 0..2 {
@@ -277,8 +280,8 @@ async fn a_key_that_was_revoked_replaced_or_has_ended_is_refused_by_every_api_wi
     // Rotation: both keys are accepted during the overlap, or the old one ends at once.
     let year = world.clock.now() + TimeDelta::days(365);
     let key = make(json!({ "name": "till", "scopes": ["read"], "expires_at": year })).await;
-    let (old, path) =
-        (elsewhere(text(&key["key"])), format!("/v1/api-keys/{}/rotate", text(&key["id"])));
+    let old = elsewhere(text(&key["key"]));
+    let path = format!("/v1/api-keys/{}/rotate", text(&key["id"]));
     let second = made(&shop, &path, &json!({})).await;
     assert_eq!((&second["name"], &second["scopes"]), (&key["name"], &key["scopes"]));
     assert!(text(&second["expires_at"]) > text(&key["expires_at"]), "as long a life, from now on");

@@ -64,7 +64,8 @@ async fn all_at_once(
 ) -> Vec<Answer> {
     let barrier = Arc::new(Barrier::new(count));
     join_all((0..count).map(|number| {
-        let (api, barrier) = (&apis[number % apis.len()], Arc::clone(&barrier));
+        let api = &apis[number % apis.len()];
+        let barrier = Arc::clone(&barrier);
         let request = request(api, number);
         async move {
             barrier.wait().await;
@@ -156,7 +157,8 @@ async fn a_merchant_at_its_quota_of_templates_makes_room_by_each_way_that_the_re
         assert_eq!(quota::open_templates(&mut connection, id, now).await.unwrap(), 2);
         refused.json::<Value>().unwrap()["detail"].as_str().unwrap().to_owned()
     };
-    let (open, draft) = (made(&new).await, made(&new).await);
+    let open = made(&new).await;
+    let draft = made(&new).await;
     turned(&open, "publish").await;
     let said = full().await;
     let ways = ["Delete a draft", "end one whose window is not over"];

@@ -43,7 +43,8 @@ impl Terminal {
         script.env("OPERATOR_KEY", &world.platform.options.operator_key);
         script.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut script = script.spawn().unwrap();
-        let (keys, screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+        let keys = script.stdin.take().unwrap();
+        let screen = script.stdout.take().unwrap();
         Self { script, keys, screen, seen: String::new() }
     }
 

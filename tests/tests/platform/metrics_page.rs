@@ -33,7 +33,8 @@ fn row(metric: &Metric) -> String {
         metric.labels.iter().map(|label| format!("`{}`", label.name)).collect();
     let labels = if labels.is_empty() { NONE.to_owned() } else { labels.join(" ") };
     let &Metric { name, kind, unit, meaning, worry, .. } = metric;
-    let (kind, worry) = (kind.word(), worry.unwrap_or(NONE));
+    let kind = kind.word();
+    let worry = worry.unwrap_or(NONE);
     for cell in [unit, meaning, worry] {
         assert!(!cell.contains(['|', '\n']), "{name} would end its cell: {cell}");
     }

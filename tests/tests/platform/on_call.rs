@@ -61,7 +61,8 @@ async fn until_kafka(process: &Process, up: bool) -> DateTime<Utc> {
 #[tokio::test]
 async fn a_slow_request_has_a_line_at_info_and_others_have_none() {
     let world = World::start("slow request").await;
-    let (api, template) = (world.api(), world.template(5, |new| new).await);
+    let api = world.api();
+    let template = world.template(5, |new| new).await;
     let mut holder = world.mysql().await;
     let lock = format!("select * from coupon_template where id = {template} for update");
     for statement in ["set autocommit = 0", &lock] {
@@ -156,7 +157,8 @@ async fn whoever_is_on_call_stops_any_sale_and_the_record_says_who_it_was() {
     assert!(by_night.iter().all(|line| line["key_name"] == "night"), "{by_night:?}");
     let by_platform = record("&key_id=platform").await;
     assert!(by_platform.iter().all(|line| line["key_id"].is_null()) && by_platform.len() >= 2);
-    let (pause, resume) = (text(&by_night[1]["at"]), text(&by_night[0]["at"]));
+    let pause = text(&by_night[1]["at"]);
+    let resume = text(&by_night[0]["at"]);
     let window = record(&format!("&from={pause}&to={resume}&target={}", &path[4..])).await;
     assert_eq!(window.last().unwrap()["action"], "template.pause", "the end is not included");
     assert_eq!(record("&to=1971-01-01T00:00:00Z").await, [] as [Value; 0]);
@@ -189,7 +191,8 @@ async fn a_request_has_an_id_and_a_line_and_a_key_can_ask_whose_it_is() {
     let template = world.template(5, |new| new).await;
     let shopper = api.shopper(UserId(42)).unwrap();
     let answer = shopper.claim(template, None, 1).await.unwrap();
-    let (id, claimed) = (answer.header("x-request-id").unwrap(), answer.json::<Claimed>().unwrap());
+    let id = answer.header("x-request-id").unwrap();
+    let claimed = answer.json::<Claimed>().unwrap();
     let log = fs::read_to_string(world.platform.apis[0].log()).unwrap();
     let line = log.lines().find(|line| line.contains(id) && line.contains("a request"));
     let line = line.unwrap_or_else(|| panic!("no line of {id}: {log}"));

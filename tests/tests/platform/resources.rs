@@ -32,7 +32,9 @@ fn number_after(text: &str, words: &str) -> u64 {
 
 #[test]
 fn units_and_containers_have_room_for_the_connections_that_the_settings_promise() {
-    let (settings, unit, compose) = (text(SETTINGS), text(UNIT), text("compose.yaml"));
+    let settings = text(SETTINGS);
+    let unit = text(UNIT);
+    let compose = text("compose.yaml");
     let connections = number_after(&settings, "| `CONNECTIONS_MAX` | ");
     let api =
         compose.split("\n  api:\n").nth(1).unwrap().split("\n  outbox-relay:\n").next().unwrap();

@@ -130,7 +130,8 @@ fn listed() -> Values {
 
 /// Returns every query of the dashboard, with its legend.
 fn statements(dashboard: &Value) -> Vec<(String, String)> {
-    let (mut found, mut values) = (Vec::new(), vec![dashboard]);
+    let mut found = Vec::new();
+    let mut values = vec![dashboard];
     while let Some(value) = values.pop() {
         if let Some(expr) = value["expr"].as_str() {
             let legend = value["legendFormat"].as_str().unwrap_or_default();

@@ -81,10 +81,11 @@ mod full {
     #[tokio::test]
     async fn while_no_relay_runs_claims_after_the_topic_land_and_others_are_accepted() {
         let mut world = World::start_queued_with("no relay", two_apis).await;
-        let (topic, gate) =
-            (world.template(10, after_topic).await, world.template(10, after_gate).await);
+        let topic = world.template(10, after_topic).await;
+        let gate = world.template(10, after_gate).await;
         world.platform.relay.kill().unwrap();
-        let (mut of_topic, mut of_gate) = (Promises::default(), Promises::default());
+        let mut of_topic = Promises::default();
+        let mut of_gate = Promises::default();
         for user in 1..=5 {
             accepted(&mut of_topic, &shopper(&world, 0, user), topic).await;
             accepted(&mut of_gate, &shopper(&world, 1, user), gate).await;

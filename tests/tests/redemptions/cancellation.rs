@@ -89,7 +89,8 @@ async fn cancelled(flavor: Flavor) {
 async fn validation_refuses_what_redemption_refuses_of_an_order_with_single_uses() {
     let world = World::start("validation").await;
     let api = world.api();
-    let (used, other) = (coupon(&world, 1).await, coupon(&world, 1).await);
+    let used = coupon(&world, 1).await;
+    let other = coupon(&world, 1).await;
     assert_eq!(single(api, "use", used, 1, "A").await.status, 200);
     let looked = validate(api, other, "A", 5_000).await;
     assert_eq!((&looked["valid"], &looked["code"]), (&json!(false), &json!("ORDER_REDEEMED")));

@@ -68,7 +68,8 @@ async fn a_look_at_a_coupon_says_what_its_redemption_would_be_answered() {
     // Any seed will do: it decides which users, locks and sums meet which pairs.
     let mut rng = Rng::with_seed(37);
     let mut spare = coupons(&world, COUPONS.len() * ORDERS.len() * DRAWS * 2).await;
-    let (mut seen, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+    let mut seen = BTreeMap::<String, usize>::new();
+    let mut wrong = Vec::new();
     for coupon in COUPONS {
         for order in ORDERS {
             for _ in 0..DRAWS {
@@ -115,7 +116,8 @@ async fn coupons(world: &World, count: usize) -> Vec<CouponId> {
     let shopper = world.api().shopper(ANNA).unwrap();
     let mut ids = Vec::new();
     while ids.len() < count {
-        let (key, quantity) = (ids.len().to_string(), u32::try_from(AT_ONCE).unwrap());
+        let key = ids.len().to_string();
+        let quantity = u32::try_from(AT_ONCE).unwrap();
         let claimed = shopper.claim(template, Some(&key), quantity).await.unwrap();
         let claimed: Claimed = claimed.json().unwrap();
         ids.extend(claimed.coupons.iter().map(|coupon| coupon.id));

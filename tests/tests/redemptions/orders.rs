@@ -111,7 +111,8 @@ async fn with_money(flavor: Flavor) {
         assert_eq!((again.status, again.replayed), (201, true));
         assert_eq!(again.body, first.body, "byte by byte");
     }
-    let (mut connection, mut totals) = (world.mysql().await, Totals::default());
+    let mut connection = world.mysql().await;
+    let mut totals = Totals::default();
     let rows_max = redemption_totals::PIECE;
     let rest =
         redemption_totals::add_piece(&mut connection, five_off, None, rows_max, &mut totals).await;
@@ -162,7 +163,8 @@ async fn a_coupon_that_does_not_fit_is_refused_with_all_others_of_its_order() {
     let dollars = json!({ "kind": "amount_off", "value": 500, "currency": "USD" });
     let large =
         json!({ "kind": "amount_off", "value": 500, "minimum_spend": 2_000, "currency": "EUR" });
-    let (dollars, large) = (coupon(&world, dollars).await, coupon(&world, large).await);
+    let dollars = coupon(&world, dollars).await;
+    let large = coupon(&world, large).await;
     let alone =
         template(&world, json!({ "kind": "free_shipping", "currency": "EUR" }), false).await;
     let alone = coupon_of(&world, alone, ANNA).await;

@@ -27,7 +27,8 @@ const NEAR: TimeDelta = TimeDelta::milliseconds(10);
 pub(crate) async fn at_once(world: &World, requests: &[(String, Value)]) -> Vec<Answer> {
     let barrier = Arc::new(Barrier::new(requests.len()));
     join_all(requests.iter().enumerate().map(|(number, (path, body))| {
-        let (api, barrier) = (&world.apis[number % 2], Arc::clone(&barrier));
+        let api = &world.apis[number % 2];
+        let barrier = Arc::clone(&barrier);
         async move {
             barrier.wait().await;
             post(api, path, body).await
@@ -128,7 +129,8 @@ async fn meet(world: &World, user: i64, [first, second, alone]: [CouponId; 3]) {
     }
     let order = name("cancelled");
     let cancel = cancellation(&order);
-    let (one, other) = (single(&order, first, user), single(&order, second, user));
+    let one = single(&order, first, user);
+    let other = single(&order, second, user);
     let answers = at_once(world, &[cancel.clone(), one, other, cancel]).await;
     assert_eq!((answers[0].status, &answers[0].body), (200, &answers[3].body));
     let is_known = |answer: &Answer| answer.status == 200 || outcome(answer).1 == "ORDER_CANCELLED";

@@ -56,7 +56,8 @@ async fn draft(world: &World) -> TemplateId {
 #[tokio::test]
 async fn each_answer_that_is_a_template_has_its_tag_and_a_stale_one_changes_nothing() {
     let world = World::start("tags").await;
-    let (api, nothing) = (world.api(), Value::Null);
+    let api = world.api();
+    let nothing = Value::Null;
     let template = draft(&world).await;
     let at = |sub: &str| format!("{}{sub}", path(template));
     let ask =
@@ -318,7 +319,8 @@ mod full {
         let wave = |users: std::ops::Range<i64>| -> Vec<Wish> {
             users.map(|user| Wish::one(template, UserId(user))).collect()
         };
-        let (crowd, wishes) = (world.crowd(), wave(1..2_501));
+        let crowd = world.crowd();
+        let wishes = wave(1..2_501);
         let running = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         for (round, api) in (1..).zip([0, 1, 0, 1]) {
             world.until(template, |counts| counts.all() >= 300 * round).await;

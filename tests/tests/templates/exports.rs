@@ -30,7 +30,8 @@ async fn get(api: &Api, path: &str, accept: &str) -> Answer {
 
 /// Returns the rows of a list, read in pages.
 async fn pages(api: &Api, path: &str, query: &str, limit: usize) -> Vec<Value> {
-    let (mut rows, mut cursor) = (Vec::new(), String::new());
+    let mut rows = Vec::new();
+    let mut cursor = String::new();
     loop {
         let sent = format!("{path}?limit={limit}{query}{cursor}");
         let answer = get(api, &sent, "application/json").await;

@@ -13,7 +13,8 @@ async fn get(api: &Api, query: &str) -> Answer {
 
 /// Returns the names of a list, read in pages of two.
 async fn names(api: &Api, query: &str) -> Vec<String> {
-    let (mut names, mut cursor) = (Vec::new(), String::new());
+    let mut names = Vec::new();
+    let mut cursor = String::new();
     loop {
         let answer = get(api, &format!("?limit=2{query}{cursor}")).await;
         assert_eq!(answer.status, 200, "{answer:?}");

@@ -191,7 +191,8 @@ mod full {
         for (number, delta) in (1..).zip([200, -60, 150, -80, 90]) {
             let key = format!("movement-{number}");
             let sends = (0..6).map(|n| {
-                let (api, key) = (&world.apis[n % 2], &key);
+                let api = &world.apis[n % 2];
+                let key = &key;
                 async move { move_stock(api, template, key, &by(delta)).await }
             });
             // A crowd of its own runs beside each movement; the movement comes at a random moment of it.
@@ -229,8 +230,8 @@ mod full {
                 ..new
             })
         };
-        let (far, near) =
-            (opening(TimeDelta::minutes(30)).await, opening(TimeDelta::minutes(2)).await);
+        let far = opening(TimeDelta::minutes(30)).await;
+        let near = opening(TimeDelta::minutes(2)).await;
         let soon = opening(TimeDelta::seconds(5)).await;
         for template in [soon, far, near] {
             for (user, api) in (1..).zip(&world.apis) {

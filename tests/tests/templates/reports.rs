@@ -168,7 +168,8 @@ async fn money(flavor: Flavor) {
 #[tokio::test]
 async fn a_report_counts_held_lapsed_and_cancelled_coupons_as_mysql_does() {
     let world = World::start("report of holds").await;
-    let (api, cli) = (world.api(), Cli::of(&world));
+    let api = world.api();
+    let cli = Cli::of(&world);
     let long = world.template(9, |new| new.held_for(TimeDelta::hours(1))).await;
     let short = world.template(9, |new| new.held_for(TimeDelta::milliseconds(HOLD_MS_MIN))).await;
     let claim = async |template, user| {

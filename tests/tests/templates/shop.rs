@@ -64,7 +64,8 @@ async fn a_list_shows_what_is_open_and_what_opens_next_page_by_page_and_nothing_
     let alone: Value = page(&world, open).await.json().unwrap();
     assert_eq!(first.json::<Value>().unwrap()["data"][0], alone, "as the page of it shows it");
     assert_eq!(first.header("cache-control"), Some("public, max-age=1"));
-    let (mut paged, mut query) = (Vec::new(), "?limit=1&merchant_id=1".to_owned());
+    let mut paged = Vec::new();
+    let mut query = "?limit=1&merchant_id=1".to_owned();
     loop {
         let page = list(&world, &query, None).await;
         paged.extend(on(&page));
@@ -156,7 +157,8 @@ async fn a_page_that_nothing_changed_on_is_not_sent_again() {
 #[tokio::test]
 async fn before_the_window_a_page_counts_down_and_a_draft_is_nobodys() {
     let world = World::start("shop opens").await;
-    let (soon, far) = (TimeDelta::milliseconds(1_500), TimeDelta::days(3));
+    let soon = TimeDelta::milliseconds(1_500);
+    let far = TimeDelta::days(3);
     for opens_in in [soon, far] {
         let opens = world.clock.now() + opens_in;
         let new = |new| NewTemplate {

@@ -192,7 +192,8 @@ mod full {
         let world = World::start_with("validity race", two).await;
         let template = world.template(3_000, |new| new).await;
         world.warm_views(1..20).await;
-        let (crowd, wishes) = (world.crowd(), wave(template, 1..2_001));
+        let crowd = world.crowd();
+        let wishes = wave(template, 1..2_001);
         let running = tokio::spawn(async move { crowd.run(wishes).await.unwrap() });
         world.until(template, |counts| counts.all() >= 100).await;
         let from = world.clock.now().trunc_subsecs(3) - TimeDelta::hours(1);

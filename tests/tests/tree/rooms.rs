@@ -105,8 +105,9 @@ fn used_paths(text: &str) -> Vec<ModulePath> {
 
 /// The paths of a `use` tree, or the one path, that a text begins with.
 fn paths(text: &str) -> Vec<ModulePath> {
-    let (mut found, mut outer, mut open) =
-        (Vec::new(), Vec::<ModulePath>::new(), ModulePath::new());
+    let mut found = Vec::new();
+    let mut outer = Vec::<ModulePath>::new();
+    let mut open = ModulePath::new();
     let mut word = String::new();
     let close = |word: &mut String, open: &ModulePath, found: &mut Vec<ModulePath>| {
         let name = std::mem::take(word);

@@ -232,7 +232,8 @@ fn the_tailer_uses_only_what_is_safe_of_mysql_cdc() {
 
 #[test]
 fn errors_are_logged_by_report_with_their_causes() {
-    let (mut read, mut wrong) = (0, Vec::new());
+    let mut read = 0;
+    let mut wrong = Vec::new();
     for package in packages() {
         let name = package.name.as_str();
         if DEV_ONLY.contains(&name) || name == WITHOUT_REPORT {

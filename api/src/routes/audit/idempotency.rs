@@ -147,7 +147,8 @@ impl Once {
         let key = self.key.as_ref()?;
         // The digest includes the operator's key: another key may lack the right to see the answer.
         let digest = Sha256::new_with_prefix(self.asked).chain_update(operator.caller.digest);
-        let (merchant_id, digest) = (operator.merchant_id, digest.finalize().into());
+        let merchant_id = operator.merchant_id;
+        let digest = digest.finalize().into();
         Some(Request { merchant_id, route: self.route, key, digest })
     }
 }
@@ -275,7 +276,8 @@ mod tests {
             Answer::new(StatusCode::CREATED, &["a"]).at("/v1/templates/7".to_owned()).of_version(3);
         let again = Answer::read(answer.kept());
         assert_eq!((answer.replayed, again.replayed), (false, true));
-        let (first, again) = (answer.into_response(), again.into_response());
+        let first = answer.into_response();
+        let again = again.into_response();
         assert_eq!(first.status(), again.status());
         for name in [header::LOCATION, header::ETAG, header::CONTENT_TYPE] {
             assert!(first.headers().contains_key(&name), "{name}");
@@ -291,13 +293,11 @@ mod tests {
 
     #[test]
     fn a_request_that_creates_something_is_repeated_only_under_a_key() {
-        let (none, key) = (
-            HeaderMap::new(),
-            HeaderMap::from_iter([(
-                HeaderName::from_static("idempotency-key"),
-                HeaderValue::from_static("k"),
-            )]),
-        );
+        let none = HeaderMap::new();
+        let key = HeaderMap::from_iter([(
+            HeaderName::from_static("idempotency-key"),
+            HeaderValue::from_static("k"),
+        )]);
         assert!(!may_be_repeated(&Method::POST, "/v1/templates", &none));
         assert!(may_be_repeated(&Method::POST, "/v1/templates", &key));
         assert!(may_be_repeated(&Method::GET, "/v1/templates", &none));

@@ -135,7 +135,8 @@ async fn try_lift(
     let lapses = returns::lapses_of(&mut transaction, id, user).await?;
     let lapses = lapses.map_or(0, |(count, _)| count);
     if lapses > 0 {
-        let (actor, now) = (operator.actor(), app.clock.now());
+        let actor = operator.actor();
+        let now = app.clock.now();
         let why = (reason, actor.as_str());
         let seq = returns::lift(&mut transaction, (id, user), why, now).await?;
         let seq = seq.ok_or_else(unknown_template)?;

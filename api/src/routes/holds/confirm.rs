@@ -143,8 +143,11 @@ async fn try_confirm(
     claim: &Claim,
     (coupons, payment_ref): (&[CouponId], &str),
 ) -> Result<(Made, bool), Problem> {
-    let (id, now, actor) = (claim.landed.id, app.clock.now(), &*shop.actor());
-    let (template, merchant) = (claim.template.id, claim.template.merchant_id);
+    let id = claim.landed.id;
+    let now = app.clock.now();
+    let actor = &*shop.actor();
+    let template = claim.template.id;
+    let merchant = claim.template.merchant_id;
     let payment = Payment { merchant, payment_ref, claim: id, template, coupons, actor, now };
     let mut transaction = connect::begin(&app.pool).await?;
     match confirmation::confirm(&mut transaction, &payment).await? {

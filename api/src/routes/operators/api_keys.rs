@@ -207,7 +207,9 @@ async fn rotate_once(
     // A leaked key must be replaceable at once, also by a caller whose own key expires. The new key then expires no
     // later than the caller's.
     let expires_at = life.map(|life| now + life).into_iter().chain(operator.ends_at).min();
-    let (id, revoked_at, last_used_at) = (app.ids.api_key()?, None, None);
+    let id = app.ids.api_key()?;
+    let revoked_at = None;
+    let last_used_at = None;
     let new = ApiKey { id, created_at: now, expires_at, revoked_at, last_used_at, ..old.clone() };
     let secret = secret(new.id)?;
     store_key(app, &mut transaction, &new, &secret).await?;

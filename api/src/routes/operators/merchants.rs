@@ -140,7 +140,8 @@ pub(crate) async fn list(
         merchant::page(&mut connection, before, limit + 1).await
     });
     let Part { rows, unreadable, next } = Part::of(merchants.await?, limit, |merchant| merchant.id);
-    let (shown, next) = (rows.iter().map(MerchantJson::from), next.map(|id| id.to_string()));
+    let shown = rows.iter().map(MerchantJson::from);
+    let next = next.map(|id| id.to_string());
     Ok(Json(Page::new(shown.collect(), next).without(unreadable)))
 }
 

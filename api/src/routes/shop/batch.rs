@@ -82,7 +82,8 @@ fn batches<T: Batched>(
     waiting: impl Iterator<Item = Waiting<T>>,
 ) -> impl Iterator<Item = Vec<Waiting<T>>> {
     let mut batches: HashMap<MerchantId, Vec<Waiting<T>>> = HashMap::new();
-    let (mut names, mut things) = (HashSet::new(), HashSet::new());
+    let mut names = HashSet::new();
+    let mut things = HashSet::new();
     for one in waiting {
         let merchant = one.wanted.merchant();
         let is_new = names.insert((merchant, one.wanted.name().to_owned()))

@@ -201,7 +201,8 @@ impl Change<'_> {
         transaction: &mut MySqlConnection,
         reason: Option<&str>,
     ) -> Result<(), Problem> {
-        let (id, of) = (app.ids.redemption()?, (self.after.id, self.order_ref));
+        let id = app.ids.redemption()?;
+        let of = (self.after.id, self.order_ref);
         let actor = shop.actor();
         redemption::roll_back(transaction, id, of, (actor.as_str(), reason), self.at).await?;
         checkout::unlock(transaction, self.after.id, self.order_ref).await?;

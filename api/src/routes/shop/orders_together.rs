@@ -75,13 +75,16 @@ async fn record(
     now: DateTime<Utc>,
 ) -> Result<HashMap<usize, Made>, Problem> {
     let actors: Vec<String> = plans.iter().map(|plan| plan.wanted.shop.actor()).collect();
-    let (mut rows, mut lines, mut locked) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut lines = Vec::new();
+    let mut locked = Vec::new();
     let mut made = HashMap::new();
     for (plan, actor) in plans.iter().zip(&actors) {
         let mut redemptions = Vec::with_capacity(plan.shares.len());
         for share in &plan.shares {
             let order_ref = plan.wanted.order_ref.as_str();
-            let (coupon, money) = (&share.after, Some(&share.money));
+            let coupon = &share.after;
+            let money = Some(&share.money);
             let new = redemption::New {
                 id: app.ids.redemption()?,
                 coupon,
@@ -220,7 +223,8 @@ impl Share {
             order_ref: Some(wanted.order_ref.clone()),
             ..before.clone()
         };
-        let (amount, discount) = (wanted.amount, applied.discount);
+        let amount = wanted.amount;
+        let discount = applied.discount;
         let money = Money { amount, discount, currency: wanted.currency.clone() };
         Self { before, after, money, is_locked: locked.terms.lock.is_some() }
     }

@@ -206,7 +206,8 @@ async fn give_back(
 ) -> Result<(), Problem> {
     for locked in checkout::lock_rows(transaction, shop, coupons, None).await? {
         let before = &locked.coupon;
-        let (id, user) = (before.id, before.user_id);
+        let id = before.id;
+        let user = before.user_id;
         let unused = user_coupon::unuse_for_order(transaction, user, id, order_ref, now).await?;
         match unused {
             Unuse::GivenBack(after) => {

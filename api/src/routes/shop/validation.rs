@@ -151,7 +151,8 @@ async fn judged(
             return Ok(moneys.map(|money| money.discount).sum());
         }
     }
-    let (here, server) = (app.clock.now(), settings::server_time(connection).await?);
+    let here = app.clock.now();
+    let server = settings::server_time(connection).await?;
     let rows = std::slice::from_ref(row);
     let applied = judge::coupons(connection, shop, rows, asked, Clocks { here, server }).await?;
     Ok(applied.iter().map(|one| one.discount).sum())

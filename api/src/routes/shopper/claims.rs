@@ -100,7 +100,8 @@ pub(crate) async fn create(
     hop.set("coupon.template.id", id);
     let begun = Moment::now();
     // Their values if the user's rate refuses the claim. The pause before that answer does not count.
-    let (mut answered, mut took) = (Answered::Refused(Code::RateLimited), Duration::ZERO);
+    let mut answered = Answered::Refused(Code::RateLimited);
+    let mut took = Duration::ZERO;
     let work = async {
         let answer = claimed(&app, user, id, &headers, &request, &hop).await;
         answered = answered_by(&answer);
@@ -155,7 +156,8 @@ async fn claimed(
             .trace_parent()
             .or_else(|| headers::trace_parent(headers).map(str::to_owned)),
     };
-    let (owner, key) = (Owner { template: id, user, id: claim.id }, claim.request_id.clone());
+    let owner = Owner { template: id, user, id: claim.id };
+    let key = claim.request_id.clone();
     // From here on a task of its own owns the claim: a client that disconnects cancels nothing.
     let mut begun = app.claims.begin(template, claim);
     let answer = tokio::time::timeout(ANSWER_MAX, begun.answer()).await;

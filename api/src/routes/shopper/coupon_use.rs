@@ -96,7 +96,9 @@ async fn try_use(app: &App, user: UserId, id: CouponId, order_ref: &str) -> Resu
         // A lock belongs to a checkout's order, which is never a till's.
         not_kept_by_another(&terms, None)?;
         let id = app.ids.redemption()?;
-        let (actor, money, at) = (redemption::USER, None, now);
+        let actor = redemption::USER;
+        let money = None;
+        let at = now;
         let new = redemption::New { id, coupon: after, order_ref, money, actor, at };
         redemption::add(&mut transaction, new).await?;
         app.commit(transaction).await?;

@@ -87,7 +87,8 @@ impl Tailer {
         if table.database_name != self.database || table.table_name != self.table {
             return Ok(());
         }
-        let (before, after) = (columns(table, before)?, columns(table, after)?);
+        let before = columns(table, before)?;
+        let after = columns(table, after)?;
         let key =
             [&after, &before].iter().find_map(|row| row.get("user_id")).context("no user_id")?;
         let key = key.to_string();

@@ -291,7 +291,8 @@ fn mysql_entries<'a>(
 /// Parses `5` or `5-7`.
 fn interval(text: &str) -> Option<(u64, u64)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (number(first.trim())?, number(last.trim())?);
+    let first = number(first.trim())?;
+    let last = number(last.trim())?;
     (first > 0 && first <= last && last <= NUMBER_MAX).then_some((first, last))
 }
 

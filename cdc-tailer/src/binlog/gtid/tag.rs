@@ -66,13 +66,15 @@ impl fmt::Debug for Tag {
 /// Parses the body of the event. Returns `None` for an unknown format.
 pub(crate) fn gtid(mut bytes: Bytes<'_>) -> Result<Option<Gtid>, Truncated> {
     let bytes = &mut bytes;
-    let (version, _length) = (integer(bytes)?, integer(bytes)?);
+    let version = integer(bytes)?;
+    let _length = integer(bytes)?;
     // Readers may skip fields after this one that they do not know.
     let last_needed = integer(bytes)?;
     if version != VERSION || last_needed > LAST_FIELD {
         return Ok(None);
     }
-    let (flags_field, _flags) = (integer(bytes)?, integer(bytes)?);
+    let flags_field = integer(bytes)?;
+    let _flags = integer(bytes)?;
     let uuid_field = integer(bytes)?;
     let mut uuid = [0; 16];
     for byte in &mut uuid {
@@ -80,8 +82,10 @@ pub(crate) fn gtid(mut bytes: Bytes<'_>) -> Result<Option<Gtid>, Truncated> {
         let Ok(read) = u8::try_from(integer(bytes)?) else { return Ok(None) };
         *byte = read;
     }
-    let (number_field, number) = (integer(bytes)?, integer(bytes)?);
-    let (tag_field, length) = (integer(bytes)?, integer(bytes)?);
+    let number_field = integer(bytes)?;
+    let number = integer(bytes)?;
+    let tag_field = integer(bytes)?;
+    let length = integer(bytes)?;
     let tag = bytes.take(usize::try_from(length).map_err(|_| Truncated)?)?;
     // The number is signed: its lowest bit is the sign.
     if [flags_field, uuid_field, number_field, tag_field] != FIELDS || number & 1 == 1 {

@@ -73,7 +73,9 @@ pub(super) fn split(query: Query<'_>, reading: Reading, most: usize) -> Vec<Word
     } else {
         charset::decode(query.text, query.collation)
     };
-    let (mut words, mut rest, mut is_executed) = (Vec::new(), text.as_ref(), false);
+    let mut words = Vec::new();
+    let mut rest = text.as_ref();
+    let mut is_executed = false;
     while words.len() < most
         && let Some(c) = rest.chars().next()
     {
@@ -159,7 +161,8 @@ fn quoted<'a>(
     word: impl Fn(String) -> Word,
     words: &mut Vec<Word>,
 ) -> &'a str {
-    let (mut inside, mut end) = (String::new(), text.len());
+    let mut inside = String::new();
+    let mut end = text.len();
     let mut characters = text.char_indices().peekable();
     while let Some((at, c)) = characters.next() {
         match c {

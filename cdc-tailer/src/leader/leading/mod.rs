@@ -98,7 +98,8 @@ impl<'a> Leading<'a> {
         leadership: &'a Leadership,
         doubt: Doubt,
     ) -> anyhow::Result<(Self, Store, Begin)> {
-        let (config, names) = (context.config, &context.names);
+        let config = context.config;
+        let names = &context.names;
         let mut connection = preflight::connect(config.database_url.expose()).await?;
         let settings = preflight::settings(&mut connection).await?;
         preflight::missing_tables(&mut connection).await?;
@@ -116,7 +117,8 @@ impl<'a> Leading<'a> {
         let written = watch::Sender::new(None);
         let status = LeaderStatus::new(config.database_url.clone(), written.subscribe());
         broker.producer.follow(begin.acknowledged.clone());
-        let (position, followed) = (begin.position.clone(), Arc::clone(&begin.followed));
+        let position = begin.position.clone();
+        let followed = Arc::clone(&begin.followed);
         let moved = followed != position.file;
         let publisher = Publisher::new(broker, names, position, followed, begin.as_of_ms);
         let leading = Self {

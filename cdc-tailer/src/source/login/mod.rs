@@ -97,7 +97,8 @@ fn reach(addresses: impl Iterator<Item = SocketAddr>, limit: Duration) -> io::Re
 }
 
 fn introduce(socket: Socket, address: &Address) -> Result<ServerSocket, TailError> {
-    let (user, password) = (&address.user, address.password.expose());
+    let user = &address.user;
+    let password = address.password.expose();
     let mut turns = Turns { server: socket, number: 0 };
     let greeting = Greeting::parse(&turns.read()?)?;
     if !is_encrypted(address.tls.mode, &greeting)? {
@@ -209,7 +210,8 @@ impl<S: Read + Write> Turns<S> {
                 Some((&SWITCH, _)) => {
                     let asked: AuthSwitchRequest<'_> =
                         ParseBuf(&packet).parse(()).map_err(|_| malformed("question"))?;
-                    let (plugin, nonce) = (asked.auth_plugin(), asked.plugin_data());
+                    let plugin = asked.auth_plugin();
+                    let nonce = asked.plugin_data();
                     proof = Proof::new(&plugin, nonce, password, is_private)?;
                     Some(proof.begin())
                 }

@@ -362,7 +362,8 @@ proptest! {
     #[test]
     fn rows_after_savepoints_match_a_model(steps in prop::collection::vec((0u8..3, 0u8..4), 0..40)) {
         let mut packets = vec![gtid(1, 0), table_map(FOLLOWED)];
-        let (mut expected, mut places) = (Vec::new(), Vec::<(u8, usize)>::new());
+        let mut expected = Vec::new();
+        let mut places = Vec::<(u8, usize)>::new();
         for (number, (step, name)) in (0u8..).zip(steps) {
             match step {
                 0 => {

@@ -158,7 +158,8 @@ impl Model {
 
     /// Returns the packets of the steps and the rows that remain. Each savepoint stores all rows so far.
     fn steps(&mut self, steps: &[Step]) -> (Vec<Packet>, Vec<u8>) {
-        let (mut packets, mut values) = (Vec::new(), Vec::new());
+        let mut packets = Vec::new();
+        let mut values = Vec::new();
         let mut savepoints: Vec<(u8, Vec<u8>)> = Vec::new();
         for step in steps {
             match step {

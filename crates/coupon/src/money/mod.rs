@@ -111,7 +111,8 @@ impl Discount {
 /// Returns the share of `amount`, given in hundredths of a percent, rounded half to even.
 fn share(amount: i64, hundredths: i64) -> i64 {
     let product = i128::from(amount) * i128::from(hundredths);
-    let (whole, rest) = (product.div_euclid(WHOLE), product.rem_euclid(WHOLE));
+    let whole = product.div_euclid(WHOLE);
+    let rest = product.rem_euclid(WHOLE);
     let up = 2 * rest > WHOLE || (2 * rest == WHOLE && whole % 2 == 1);
     // Only a percentage above 100 could be too large; templates have none.
     i64::try_from(whole + i128::from(up)).unwrap_or(i64::MAX)

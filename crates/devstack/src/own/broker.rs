@@ -47,7 +47,8 @@ impl OwnBroker {
                 let file = home.join(name);
                 fs::read_to_string(&file).map_err(Error::file("read", file))
             };
-            let (plain, controller) = (read("port")?, read("controller-port")?);
+            let plain = read("port")?;
+            let controller = read("controller-port")?;
             // The later of two lines for one setting wins.
             let properties = format!(
                 "{}\n\

@@ -33,7 +33,8 @@ impl OwnCluster {
     /// As [`Process::start`](crate::Process::start); or `redis-cli` cannot create the cluster.
     pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
         full_only("starts a Redis Cluster");
-        let (dir, mut nodes) = (paths::own_folder(name)?, Vec::new());
+        let dir = paths::own_folder(name)?;
+        let mut nodes = Vec::new();
         for number in 0..2 * MASTERS {
             nodes.push(Self::node(&format!("{name}-{number}"), settings).await?);
         }
@@ -109,8 +110,10 @@ impl OwnCluster {
     /// One of them is not a master, or does not run.
     pub async fn reshard(&self, from: usize, to: usize, slots: u16) -> Result<()> {
         let [from, to] = [from, to].map(|place| self.nodes[place].server.address());
-        let (member, slots) = (from.to_string(), slots.to_string());
-        let (from, to) = (redis::node_id(from).await?, redis::node_id(to).await?);
+        let member = from.to_string();
+        let slots = slots.to_string();
+        let from = redis::node_id(from).await?;
+        let to = redis::node_id(to).await?;
         let masters = ["--cluster-from", &from, "--cluster-to", &to];
         let reshard = ["--cluster", "reshard", &member, "--cluster-slots", &slots, "--cluster-yes"];
         self.redis_cli(&[&reshard[..], &masters].concat()).await

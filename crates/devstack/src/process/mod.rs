@@ -170,14 +170,17 @@ impl Process {
             if let Some(status) = self.status()? {
                 self.forget();
                 let (tail, way_out) = self.last_words();
-                let (name, log) = (self.name.clone(), self.log());
+                let name = self.name.clone();
+                let log = self.log();
                 return Err(Error::Ended { name, status, way_out, log, tail });
             }
             let Err(said) = probe.ask(address).await else { return Ok(()) };
             if Instant::now() >= deadline {
                 let (tail, way_out) = self.last_words();
-                let (name, log) = (self.name.clone(), self.log());
-                let (seconds, said) = (READY_WITHIN.as_secs(), said.into());
+                let name = self.name.clone();
+                let log = self.log();
+                let seconds = READY_WITHIN.as_secs();
+                let said = said.into();
                 return Err(Error::NotReady { name, seconds, said, way_out, log, tail });
             }
             sleep(LOOK_EVERY).await;
@@ -216,9 +219,6 @@ impl Process {
     }
 
     /// Sends SIGKILL: no warning, no clean-up.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn kill(&mut self) -> Result<()> {
         full_only("kills a process");
         self.kill_now()
@@ -241,26 +241,17 @@ impl Process {
     }
 
     /// Sends SIGSTOP: it keeps its connections but does not respond.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn pause(&mut self) -> Result<()> {
         full_only("stops a process");
         self.signal(Signal::SIGSTOP)
     }
 
     /// Sends SIGCONT: it resumes where it was paused.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn resume(&mut self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
     /// Sends SIGUSR1, whose meaning depends on the process.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn ask(&self) -> Result<()> {
         let name = || self.name.clone();
         let pid = self.pid().ok_or_else(|| Error::NotRunning { name: name() })?;
@@ -269,9 +260,6 @@ impl Process {
     }
 
     /// Sends SIGTERM without waiting, for tests that watch the drain.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn terminate(&mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)
     }

@@ -89,7 +89,8 @@ impl Drop for Certificates {
 
 /// Generates a key and its certificate: `<name>.key` and `<name>.pem`.
 fn request(dir: &Path, name: &str, arguments: &[&str]) -> Result<()> {
-    let (key, certificate) = (format!("{name}.key"), format!("{name}.pem"));
+    let key = format!("{name}.key");
+    let certificate = format!("{name}.pem");
     let mut openssl = Command::new(paths::program("openssl")?);
     openssl
         .current_dir(dir)

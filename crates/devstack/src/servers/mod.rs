@@ -180,7 +180,8 @@ async fn in_background(
     options: &Options,
     prepare: fn(&Path, &Options) -> Result<Process>,
 ) -> Result<Process> {
-    let (dir, options) = (dir.to_path_buf(), options.clone());
+    let dir = dir.to_path_buf();
+    let options = options.clone();
     let prepared = tokio::task::spawn_blocking(move || prepare(&dir, &options)).await;
     let mut process = prepared.expect("preparing a server does not panic")?;
     process.start().await?;

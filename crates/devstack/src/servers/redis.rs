@@ -43,8 +43,9 @@ pub(crate) fn prepare_by_file(name: &str, file: &Path, dir: &Path) -> Result<Pro
     let home = dir.join(name);
     fs::create_dir_all(&home).map_err(Error::file("create", &home))?;
     let port = ports::free()?;
-    let (file, home, number) =
-        (file.display().to_string(), home.display().to_string(), port.to_string());
+    let file = file.display().to_string();
+    let home = home.display().to_string();
+    let number = port.to_string();
     let arguments = [&file, "--port", &number, "--dir", &home].map(str::to_owned);
     let process = Process::new(name, program, dir, port, Probe::Redis, Tie::Owner);
     Ok(process.arguments(arguments))

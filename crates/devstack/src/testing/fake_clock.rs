@@ -54,20 +54,15 @@ impl FakeClock {
     }
 
     /// Sets the offset from true time, in seconds; negative is behind. Running processes see the clock jump.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn set(&self, seconds: i64) -> Result<()> {
         self.set_millis(seconds * 1_000)
     }
 
     /// Like [`FakeClock::set`], in milliseconds.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn set_millis(&self, millis: i64) -> Result<()> {
         let sign = if millis < 0 { '-' } else { '+' };
-        let (seconds, rest) = (millis.abs() / 1_000, millis.abs() % 1_000);
+        let seconds = millis.abs() / 1_000;
+        let rest = millis.abs() % 1_000;
         // Rename, so that no process reads a partial file.
         let fresh = self.file.with_extension("new");
         fs::write(&fresh, format!("{sign}{seconds}.{rest:03}\n"))

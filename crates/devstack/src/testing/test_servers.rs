@@ -150,7 +150,8 @@ mod tests {
             kafka_brokers: String::new(),
         };
         let servers = TestServers { endpoints };
-        let (one, other) = (servers.scope("Kill -9 of each"), servers.scope("Kill -9 of each"));
+        let one = servers.scope("Kill -9 of each");
+        let other = servers.scope("Kill -9 of each");
         assert_ne!(one.database, other.database);
         assert_eq!(one.endpoints.database(), one.database);
         assert!(one.database.starts_with("t_kill9ofeach_"));

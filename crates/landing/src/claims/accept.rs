@@ -54,19 +54,24 @@ impl InQueue {
     fn message(&self, claim: &Claim, accept_after: AcceptAfter) -> QueuedClaim {
         let claim = Claim { id: self.id, claimed_at: self.at, ..claim.clone() };
         let admission = Admission { claim, epoch: self.epoch, numbers: self.numbers.clone() };
-        let (admitted_at, left_after) = (self.at, self.left_after);
+        let admitted_at = self.at;
+        let left_after = self.left_after;
         QueuedClaim { admission, accept_after, admitted_at, left_after }
     }
 
     fn accepted(&self, position: Option<QueuePosition>) -> Answer {
         count("accepted");
-        let (id, epoch, accepted_at) = (self.id, self.epoch, self.at);
+        let id = self.id;
+        let epoch = self.epoch;
+        let accepted_at = self.at;
         Answer::Accepted { id, epoch, accepted_at, position }
     }
 
     fn unknown(&self) -> Answer {
         count("unknown");
-        let (id, epoch, accepted_at) = (self.id, self.epoch, self.at);
+        let id = self.id;
+        let epoch = self.epoch;
+        let accepted_at = self.at;
         Answer::Unavailable(Unavailable::Queue { id, epoch, accepted_at })
     }
 }
@@ -133,7 +138,8 @@ impl Walk {
         claim: &Claim,
         queued: &InQueue,
     ) -> Result<bool, GateError> {
-        let (gate, queue_options) = (self.gates.gate(), self.queue_options(template));
+        let gate = self.gates.gate();
+        let queue_options = self.queue_options(template);
         let again =
             gate.claim_replicated(claim, queued.epoch, queued.at, queue_options, self.copies);
         // The success is held back as the first call said.
@@ -190,11 +196,14 @@ impl Walk {
         claim: &Claim,
         queued: &InQueue,
     ) -> Result<bool, GateError> {
-        let (gate, user, entry) = (self.gates.gate(), claim.user_id, queued.entry.as_deref());
+        let gate = self.gates.gate();
+        let user = claim.user_id;
+        let entry = queued.entry.as_deref();
         let mut backoff = Backoff::new(CONFIRM_AGAIN.0, CONFIRM_AGAIN.1);
         let mut tries = 1;
         loop {
-            let (epoch, run) = (queued.epoch, &queued.run);
+            let epoch = queued.epoch;
+            let run = &queued.run;
             match gate.published(template.id, epoch, run, user, queued.id, entry).await {
                 Err(GateError::Unknown { .. }) if tries < CONFIRM_TRIES => tries += 1,
                 confirmed => return confirmed,

@@ -162,7 +162,8 @@ impl Walk {
     /// Fences the admission and releases it. If it had landed after all, returns its answer.
     async fn fence(&self, claim: &Claim, epoch: Epoch) -> Result<Option<Answer>, Stop> {
         self.points.reach("claims.before_fence").await?;
-        let (template, user) = (claim.template_id, claim.user_id);
+        let template = claim.template_id;
+        let user = claim.user_id;
         let fenced = connect::retried(
             || async {
                 let mut connection = connect::acquire(&self.pool).await?;

@@ -116,7 +116,8 @@ pub async fn fate(
         return Ok(processing);
     }
     let grace = TimeDelta::from_std(GRACE).unwrap_or(TimeDelta::MAX);
-    let (age, user) = (now - made_at, asked.asker.user());
+    let age = now - made_at;
+    let user = asked.asker.user();
     let may_be_queued = async || {
         let claim = QueuedClaim { template, id: asked.id, asked_by: user, age };
         may_be_queued(pool, gate, claim).await
@@ -141,7 +142,8 @@ pub async fn fate(
         return Ok(Fate::Decided(fate));
     }
     // Only a queued claim lands in spite of a fence in another template, and this one is not queued.
-    let (id, at) = (asked.id, made_at + grace);
+    let id = asked.id;
+    let at = made_at + grace;
     Ok(Fate::Decided(ClaimFate::GivenUp { id, template_id: template, user_id: NOBODY, at }))
 }
 

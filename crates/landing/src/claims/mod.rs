@@ -139,7 +139,8 @@ impl Claims {
         bounds: Bounds,
         points: FailPoints,
     ) -> Self {
-        let (pool, clock) = (gates.pool().clone(), Box::new(clock));
+        let pool = gates.pool().clone();
+        let clock = Box::new(clock);
         let publishing = Semaphore::new((bounds.under_way / PUBLISHING_SHARE).max(1));
         let work = walk::Walk {
             pool,
@@ -206,7 +207,8 @@ impl Claims {
             Joined::Other(_, pending) => Handover::Waiting { pending, first: false },
             Joined::First { sender, pending, permit } => {
                 let turn = Turn { key, under_way: Arc::clone(&self.under_way) };
-                let (work, decides) = (Arc::clone(&self.work), pending.decides.clone());
+                let work = Arc::clone(&self.work);
+                let decides = pending.decides.clone();
                 self.tasks.spawn(async move {
                     let answer = work.run(&template, claim, &decides).await;
                     drop(turn);

@@ -11,7 +11,8 @@ use super::{Answer, walk::Walk};
 impl Walk {
     /// Returns the answer that MySQL has under the client's key.
     pub(super) async fn stored(&self, claim: &Claim) -> Result<Option<StoredAnswer>, StoreError> {
-        let (template, user) = (claim.template_id, claim.user_id);
+        let template = claim.template_id;
+        let user = claim.user_id;
         connect::within(async {
             let mut connection = connect::acquire(&self.pool).await?;
             look_up::by_key(&mut connection, template, user, &claim.request_id).await

@@ -155,7 +155,8 @@ impl Walk {
                 &*moved
             }
         };
-        let (mut admissions, mut refusing_until) = (0, None);
+        let mut admissions = 0;
+        let mut refusing_until = None;
         // The epoch of the gate after whose answer MySQL was asked for the key. What an older gate queued has landed.
         let mut looked = None;
         for _ in 0..EPOCHS_MAX {
@@ -201,7 +202,9 @@ impl Walk {
                 return Ok(Step::Land(Admitted { numbers, at, left_after: Some(left) }));
             }
             Verdict::Queued { numbers, left, entry, look_in_mysql: look, run } => {
-                let (id, left_after, entry) = (claim.id, Some(left), Some(entry));
+                let id = claim.id;
+                let left_after = Some(left);
+                let entry = Some(entry);
                 let queued =
                     InQueue { id, epoch, numbers, at, left_after, entry, run, look, copied };
                 Box::pin(self.accept(template, claim, queued)).await?
@@ -221,7 +224,8 @@ impl Walk {
                 admitted_at: Some(at),
                 run,
             } => {
-                let (left_after, entry) = (None, None);
+                let left_after = None;
+                let entry = None;
                 let queued =
                     InQueue { id, epoch, numbers, at, left_after, entry, run, look, copied };
                 Box::pin(self.accept(template, claim, queued)).await?
@@ -325,11 +329,13 @@ impl Walk {
             let (verdict, enough, wait) =
                 gate.claim_replicated(claim, epoch, at, queue_options, self.copies).await?;
             let refusing_until = Instant::now() + wait;
-            let (copied, may_be_admitted) = (Some(enough), false);
+            let copied = Some(enough);
+            let may_be_admitted = false;
             return Ok(GateAnswer { verdict, at, copied, refusing_until, may_be_admitted });
         }
         let (verdict, wait) = gate.claim_to_answer(claim, epoch, at, queue_options).await?;
-        let (refusing_until, may_be_admitted) = (Instant::now() + wait, false);
+        let refusing_until = Instant::now() + wait;
+        let may_be_admitted = false;
         Ok(GateAnswer { verdict, at, copied: None, refusing_until, may_be_admitted })
     }
 

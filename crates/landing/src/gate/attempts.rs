@@ -196,7 +196,8 @@ impl Gates {
     }
 
     fn context(&self, template: TemplateId, aim: Aim) -> RebuildContext<'_> {
-        let (servers, queue) = ((self.pool(), self.gate()), &**self.queue());
+        let servers = (self.pool(), self.gate());
+        let queue = &**self.queue();
         let shared = (queue, &self.attempts.drains);
         RebuildContext::new(servers, shared, (template, aim), &self.holder, &self.points)
     }

@@ -42,7 +42,8 @@ impl Keeper {
         watched: &Watched,
         is_right: bool,
     ) -> Result<bool, RebuildError> {
-        let (template, stock) = (&watched.template, &watched.stock);
+        let template = &watched.template;
+        let stock = &watched.stock;
         let mut is_wrong = false;
         if let Some(before) = self.accounts.remove(&template.id)
             && before.epoch == stock.epoch

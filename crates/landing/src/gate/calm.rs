@@ -83,7 +83,8 @@ impl Calm {
             && (meta.epoch, meta.movement) == (stock.epoch, stock.movement)
             && (meta.stock, meta.version) == (stock.stock, template.version);
         if is_right {
-            let (id, has_users) = (template.id, meta.users > 0);
+            let id = template.id;
+            let has_users = meta.users > 0;
             let checked = CheckedGate { template: id, epoch: meta.epoch, has_users };
             let found = Found { version: template.version, stock: *stock, checked };
             self.gates.insert(id, found);

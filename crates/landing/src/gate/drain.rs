@@ -73,7 +73,8 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
     let started = Instant::now();
     let waiting = context.drains.wait(context.template, &context.lease);
     let mut backoff = Backoff::new(LOOK_AGAIN.0, LOOK_AGAIN.1);
-    let (mut renewed, mut end) = (started, None);
+    let mut renewed = started;
+    let mut end = None;
     loop {
         let looked = {
             let mut looking = pin!(look(context, epoch, &mut end));
@@ -93,7 +94,8 @@ pub(super) async fn drain(context: &RebuildContext<'_>, epoch: Epoch) -> Drained
             Err(error) => warn_of(context.template, &error),
         }
         if started.elapsed() >= ALARM_AFTER {
-            let (template, waits) = (context.template, started.elapsed());
+            let template = context.template;
+            let waits = started.elapsed();
             let what = if end.is_none() { "its outbox" } else { "its claims in the topic" };
             let text = format!("template {template}, epoch {epoch}: {waits:.0?} for {what}");
             runtime::seldom!("a gate waits for queued claims to land", text);
@@ -126,7 +128,8 @@ async fn look(
 
 /// Returns whether the outbox may hold a claim. A key of another type holds none; it is removed as a new epoch would.
 async fn has_outbox(context: &RebuildContext<'_>, epoch: Epoch) -> Result<bool, GateError> {
-    let (gate, template) = (context.gate, context.template);
+    let gate = context.gate;
+    let template = context.template;
     match gate.outbox_len(template).await {
         Err(error) if error.is_of_keys() => {
             error!(template.id = %template, error = runtime::report(&error), "an outbox cannot be read");

@@ -57,7 +57,8 @@ pub(super) enum Found {
 
 impl Default for Drains {
     fn default() -> Self {
-        let (leases, renewed) = (Lock::default(), Mutex::default());
+        let leases = Lock::default();
+        let renewed = Mutex::default();
         Self { looks: Semaphore::new(LOOKS_AT_ONCE), leases, renewed }
     }
 }

@@ -228,7 +228,8 @@ impl Keeper {
     async fn keep(&mut self, watched: &Watched) -> Result<bool, RebuildError> {
         let gates = self.gates.clone();
         let _alone = gates.alone().await;
-        let (template, stock) = (&watched.template, &watched.stock);
+        let template = &watched.template;
+        let stock = &watched.stock;
         // Read after MySQL: `holds_too_much` and what is in `wrong.rs` rely on this order.
         let meta = self.gates.gate().meta(template.id).await?;
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;

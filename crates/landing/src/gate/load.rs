@@ -28,7 +28,8 @@ pub(super) async fn numbers(
     context: &RebuildContext<'_>,
     epoch: Epoch,
 ) -> Result<bool, RebuildError> {
-    let (gate, template) = (context.gate, context.template);
+    let gate = context.gate;
+    let template = context.template;
     let mut pages = NumberPages::of(template);
     let mut page = connect::within(pages.next(connection)).await?;
     while let Some(NumberPage { taken, returned }) = page {

@@ -57,7 +57,8 @@ async fn apply_all(
     let mut pages = MovementPages::after(template, meta.movement);
     while let Some(page) = connect::within(pages.next(connection)).await? {
         for movement in page {
-            let (seq, delta) = (movement.seq, movement.delta_stock);
+            let seq = movement.seq;
+            let delta = movement.delta_stock;
             let moved = gate.apply_movement(template, meta.epoch, (seq, delta), &movement.returned);
             match moved.await? {
                 Moved::Applied(left) => {

@@ -107,7 +107,8 @@ impl Resolver {
             claim_states::of_ids(&mut connection, template, &ids).await
         });
         let states: HashMap<ClaimId, Result<ClaimState, UnknownCode>> = states.await?;
-        let (mut landed, mut open) = (Vec::new(), Vec::new());
+        let mut landed = Vec::new();
+        let mut open = Vec::new();
         for one in &queued.admissions {
             match states.get(&one.id) {
                 Some(Ok(ClaimState::Landed)) => landed.push((one.user, one.id)),

@@ -151,7 +151,9 @@ pub async fn rebuild(
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
-    let (servers, aim, drains) = ((pool, gate), (template, Aim::Replace), Drains::default());
+    let servers = (pool, gate);
+    let aim = (template, Aim::Replace);
+    let drains = Drains::default();
     let context = RebuildContext::new(servers, (queue, &drains), aim, holder, points);
     match begin(&context, started).await? {
         Begun::Ended(rebuilt) => Ok(rebuilt),
@@ -323,7 +325,9 @@ async fn open(
     epoch: Epoch,
     ever_queued: bool,
 ) -> Result<Rebuilt, RebuildError> {
-    let (gate, template_id, points) = (context.gate, context.template, context.points);
+    let gate = context.gate;
+    let template_id = context.template;
+    let points = context.points;
     points.reach("rebuild.before_queued_epoch").await?;
     let set = stock::set_queued_epoch(connection, template_id, epoch);
     if !connect::within(set).await? {

@@ -199,7 +199,8 @@ impl Resolver {
         now: DateTime<Utc>,
     ) -> Result<(), ResolveError> {
         let Some(mut flight) = self.flight(template, now).await? else { return Ok(()) };
-        let (queued, epoch) = (std::mem::take(&mut flight.queued), flight.epoch);
+        let queued = std::mem::take(&mut flight.queued);
+        let epoch = flight.epoch;
         let mut resolved = Resolved::default();
         let failed = self.resolve_all(flight, now, &mut resolved).await?;
         self.end_queued((template, epoch), &queued, &mut resolved).await?;
@@ -258,7 +259,8 @@ impl Resolver {
         now: DateTime<Utc>,
         resolved: &mut Resolved,
     ) -> Result<Option<ResolveError>, ResolveError> {
-        let (mut first_error, mut passed) = (None, 0);
+        let mut first_error = None;
+        let mut passed = 0;
         loop {
             let Flights { admissions, unreadable } = &flight.flights;
             let looked_at = admissions.len() + unreadable;
@@ -280,7 +282,9 @@ impl Resolver {
             if looked_at < READ_MAX || passed == before || passed >= PASSED_MAX {
                 return Ok(first_error);
             }
-            let (template, epoch, until) = (flight.template, flight.epoch, now - self.grace);
+            let template = flight.template;
+            let epoch = flight.epoch;
+            let until = now - self.grace;
             let next = self.gate.in_flight(template, epoch, until, passed, READ_MAX).await?;
             flight.flights = next;
         }

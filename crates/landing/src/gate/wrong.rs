@@ -57,7 +57,8 @@ impl Keeper {
         watched: &Watched,
         meta: &Meta,
     ) -> Result<bool, RebuildError> {
-        let (template, stock) = (&watched.template, &watched.stock);
+        let template = &watched.template;
+        let stock = &watched.stock;
         let users = self.gates().gate().user_count(template.id, meta.epoch).await?;
         if users < meta.users {
             return Ok(true);

@@ -89,7 +89,8 @@ impl Aside {
                 }
                 let Some(mut jobs) = turns.pop_front() else { break };
                 let batch = take_batch(&mut jobs);
-                let (template, count) = (batch[0].template(), batch.len());
+                let template = batch[0].template();
+                let count = batch.len();
                 if !jobs.is_empty() {
                     turns.push_back(jobs);
                 }

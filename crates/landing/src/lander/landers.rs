@@ -67,7 +67,8 @@ impl Landers {
         left_after: Option<i64>,
     ) -> Result<Option<Outcome>, IdError> {
         let landed = answer_if_landed(&self.ids, template, &admission, admitted_at)?;
-        let (merchant_id, terms) = (template.merchant_id, template.version);
+        let merchant_id = template.merchant_id;
+        let terms = template.version;
         let admitted_at = Some(admitted_at);
         let landing = Landing { admission, merchant_id, terms, landed, admitted_at, left_after };
         let (answer, outcome) = oneshot::channel();

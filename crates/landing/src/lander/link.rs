@@ -36,7 +36,8 @@ pub(crate) struct Link {
 impl Link {
     /// Creates the access to MySQL at this address. It is not connected.
     pub(crate) fn new(database_url: &str, ids: &Arc<Ids>, points: &FailPoints) -> Self {
-        let (ids, points) = (Arc::clone(ids), points.clone());
+        let ids = Arc::clone(ids);
+        let points = points.clone();
         let backoff = Backoff::new(RECONNECT.0, RECONNECT.1);
         Self { database_url: database_url.to_owned(), ids, points, backoff }
     }

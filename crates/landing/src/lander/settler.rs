@@ -65,7 +65,8 @@ async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>, points: FailP
         for one in landed.drain(..) {
             by_gate.entry((one.template, one.epoch)).or_default().push((one.user, one.id));
         }
-        let (gate, points) = (&gate, &points);
+        let gate = &gate;
+        let points = &points;
         let settle_one = async |((template, epoch), admissions): (_, Vec<_>)| {
             if points.reach("settler.before_settle").await.is_err() {
                 return;

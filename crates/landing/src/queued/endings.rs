@@ -76,7 +76,8 @@ impl QueuedBatch {
         now: DateTime<Utc>,
     ) -> Result<(), RunError> {
         let Some((job, ending)) = self.mode.endings.front() else { return Ok(()) };
-        let (id, ending) = (job.landing.landed.id, *ending);
+        let id = job.landing.landed.id;
+        let ending = *ending;
         let next = match timeout(SILENCE_MAX, write(connection, &job.landing, ending, now)).await? {
             Ok(next) => next,
             Err(error) if error.is_conflict() => {

@@ -60,15 +60,18 @@ impl GateReports {
     /// Creates both ends. The gate at `gate_url`, whose keys begin with `prefix`, may be away.
     pub fn new(gate_url: &str, prefix: &str, pool: MySqlPool) -> (Self, Reporter) {
         let (sender, queue) = mpsc::channel(QUEUED_MAX);
-        let (gate_url, prefix) = (gate_url.to_owned(), prefix.to_owned());
+        let gate_url = gate_url.to_owned();
+        let prefix = prefix.to_owned();
         let reporter = Reporter { gate_url, prefix, pool, queue, gate: None, failed_at: None };
         (Self { queue: sender }, reporter)
     }
 
     /// Reports how a claim ended. A claim without a row is not released: it is lost with its epoch.
     pub(super) fn ended(&self, admission: &Admission, end: QueuedEnd) {
-        let (claim, gate) = (&admission.claim, (admission.claim.template_id, admission.epoch));
-        let (user, id) = (claim.user_id, claim.id);
+        let claim = &admission.claim;
+        let gate = (admission.claim.template_id, admission.epoch);
+        let user = claim.user_id;
+        let id = claim.id;
         let never = |short| Report::Never { gate, user, id, short };
         self.send(match end {
             QueuedEnd::Landed | QueuedEnd::LandedBefore => Report::Landed(gate, user, id),
@@ -139,7 +142,8 @@ impl Reporter {
     async fn tell(&self, gate: &Gate, reports: impl Iterator<Item = Report>) {
         let mut landed: HashMap<GateOf, Vec<(UserId, ClaimId)>> = HashMap::new();
         let mut never = Vec::new();
-        let (mut short_ones, mut wrong) = (BTreeSet::new(), BTreeSet::new());
+        let mut short_ones = BTreeSet::new();
+        let mut wrong = BTreeSet::new();
         for report in reports {
             match report {
                 Report::Landed(at, user, id) => landed.entry(at).or_default().push((user, id)),

@@ -72,7 +72,8 @@ impl QueuedLander {
     ) -> Self {
         let mut link = Link::new(database_url, ids, &points);
         let connection = link.connect().await;
-        let (ids, templates) = (Arc::clone(ids), Templates::default());
+        let ids = Arc::clone(ids);
+        let templates = Templates::default();
         Self { link, connection, ids, templates, reports, now: Box::new(now), points }
     }
 
@@ -125,7 +126,8 @@ impl QueuedLander {
         timeout(SILENCE_MAX, self.templates.learn(&mut self.connection, &ids)).await??;
         let mut batch = QueuedBatch::new(self.points.clone());
         let lands_at = (self.now)();
-        let (mut seen, mut jobs) = (HashSet::new(), Vec::with_capacity(claims.len()));
+        let mut seen = HashSet::new();
+        let mut jobs = Vec::with_capacity(claims.len());
         for (index, queued) in claims.iter().enumerate() {
             let admission = &queued.admission;
             // A claim that was admitted again after a rebuild has the same id under another epoch.

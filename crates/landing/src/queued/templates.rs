@@ -21,9 +21,6 @@ pub(super) struct Templates {
 
 impl Templates {
     /// Reads the templates among `ids` that are not cached. A row that cannot be read does not affect the others.
-    ///
-    /// # Errors
-    /// A statement fails.
     pub(super) async fn learn(
         &mut self,
         connection: &mut MySqlConnection,

@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn only_what_the_gate_would_refuse_as_sold_out_is_refused() {
         loom::model(|| {
-            let (memory, known) = (Memory::new(), known());
+            let memory = Memory::new();
+            let known = known();
             assert!(memory.insert(TEMPLATE, Arc::clone(&known)));
             assert!(!memory.refuses(&attempt(8), 10), "no look allowed it");
             known.allow(20);
@@ -201,7 +202,8 @@ mod tests {
     #[test]
     fn after_a_forgetting_nobody_is_refused_by_a_look_that_was_under_way() {
         loom::model(|| {
-            let (memory, known) = (Arc::new(Memory::new()), known());
+            let memory = Arc::new(Memory::new());
+            let known = known();
             memory.insert(TEMPLATE, Arc::clone(&known));
             let looking = thread::spawn(move || known.allow(20));
             let forgetting = {
@@ -220,7 +222,9 @@ mod tests {
     #[test]
     fn a_look_that_fails_forgets_what_it_looked_for_and_nothing_newer() {
         loom::model(|| {
-            let (memory, old, new) = (Arc::new(Memory::new()), known(), known());
+            let memory = Arc::new(Memory::new());
+            let old = known();
+            let new = known();
             memory.insert(TEMPLATE, Arc::clone(&old));
             let failing = {
                 let memory = Arc::clone(&memory);

@@ -71,7 +71,8 @@ impl SoldOut {
         let count = |found: SoldOutGate| usize::try_from(found.users).unwrap_or(usize::MAX);
         let Some(found) = found.filter(|found| count(*found) <= room) else { return Ok(None) };
         let most = count(found) + count(found) / 8 + TWICE_MAX;
-        let (mut users, mut cursor) = (Vec::with_capacity(count(found)), 0);
+        let mut users = Vec::with_capacity(count(found));
+        let mut cursor = 0;
         loop {
             let (next, page) = gate.users_from(template, epoch, cursor).await?;
             for user in page {

@@ -76,8 +76,10 @@ impl Wish {
         let count = if template == TEMPLATES - 1 { 0 } else { quantity as usize };
         let mut numbers = all[..count].to_vec();
         numbers.sort_unstable();
-        let (user, key) = (rng.i64(1..=4), rng.char('a'..='d'));
-        let (stale, fenced) = (rng.u8(..6) == 0, rng.u8(..8) == 0);
+        let user = rng.i64(1..=4);
+        let key = rng.char('a'..='d');
+        let stale = rng.u8(..6) == 0;
+        let fenced = rng.u8(..8) == 0;
         Self { template, user, key, quantity, numbers, stale, fenced }
     }
 }
@@ -113,7 +115,9 @@ impl Side<'_> {
 
     async fn landing(&self, wish: &Wish, epoch: Epoch) -> Landing {
         let template_id = TemplateId(self.base + wish.template);
-        let (id, user, key) = (self.ids.claim().unwrap(), UserId(wish.user), wish.key.to_string());
+        let id = self.ids.claim().unwrap();
+        let user = UserId(wish.user);
+        let key = wish.key.to_string();
         let claim = testkit::claim(id, template_id, user, &key, wish.quantity, now());
         let coupons = (0..wish.quantity as usize).map(|at| {
             let id = self.ids.coupon().unwrap();

@@ -67,7 +67,8 @@ async fn idle_templates_cost_the_gate_a_few_commands_and_whatever_happens_at_one
         world.publish(id, 10, 2).await;
         world.rebuild_gate_of(id).await;
     }
-    let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
+    let queue = Arc::new(NoQueue);
+    let points = FailPoints::default();
     let (_gates, mut keeper) =
         Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
     let mut watch = Watch::default();

@@ -108,7 +108,8 @@ mod full {
                            where variable_name = 'CONNECTIONS'";
         let asked = "select count(*) from information_schema.processlist where user = 'lander'";
         assert!(world.number(asked).await >= 1);
-        let (before, began) = (status(&world, connections).await, Instant::now());
+        let before = status(&world, connections).await;
+        let began = Instant::now();
         let answer = process.begin(&claim(USER, "while", 1));
         until_true(async || began.elapsed().as_millis() >= 1_500).await;
         let tries = status(&world, connections).await - before;

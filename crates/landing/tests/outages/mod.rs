@@ -196,7 +196,8 @@ mod full {
             // Closed, although the server does not answer to that either.
             until_true(async || pool.size() == 0).await;
         };
-        let (queue, points) = (Arc::new(NoQueue), FailPoints::default());
+        let queue = Arc::new(NoQueue);
+        let points = FailPoints::default();
         let (_gates, mut keeper) =
             Gates::new(world.pool.clone(), world.gate.clone(), queue, "silent", PRELOAD, points);
         let (resolved, kept, ()) =

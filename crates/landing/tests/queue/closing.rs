@@ -17,7 +17,8 @@ use super::{Chain, accepted, ask};
 use crate::harness::{TEMPLATE, again, claim, now};
 
 fn keeper(chain: &Chain) -> (Gates, Keeper) {
-    let (world, points) = (&chain.world, FailPoints::default());
+    let world = &chain.world;
+    let points = FailPoints::default();
     let queue = chain.topic.clone();
     let (gates, mut keeper) =
         Gates::new(world.pool.clone(), world.gate.clone(), queue, "closes", PRELOAD, points);

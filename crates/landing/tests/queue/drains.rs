@@ -59,7 +59,9 @@ async fn a_drain_that_an_operator_ends_leaves_what_is_queued_too_late() {
     let first = claim(USER, "a", 1);
     let answer = process.claim(&first).await;
     let fate = async || {
-        let (id, key, at) = (first.id, &first.request_id, epoch_of(&answer));
+        let id = first.id;
+        let key = &first.request_id;
+        let at = epoch_of(&answer);
         queued_fate(&chain.world.pool, TEMPLATE, USER, id, at, key).await.unwrap()
     };
     let (epoch, rebuilding) = chain.begin_rebuild().await;
@@ -115,7 +117,8 @@ async fn a_keeper_does_not_wait_for_a_drain_and_begins_no_second_one() {
     let process = chain.process("a").await;
     let before = chain.world.meta().await.epoch;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
-    let (world, points) = (&chain.world, FailPoints::default());
+    let world = &chain.world;
+    let points = FailPoints::default();
     let queue = chain.topic.clone();
     let (gates, mut keeper) =
         Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);
@@ -188,7 +191,8 @@ async fn what_a_gate_accepted_under_an_epoch_that_mysql_does_not_know_lands() {
     chain.world.set_meta("epoch", &(before.0 + 5).to_string()).await;
     chain.world.set_meta("users", "0").await;
     accepted(&process.claim(&claim(UserId(2), "a", 1)).await);
-    let (world, queue) = (&chain.world, chain.topic.clone());
+    let world = &chain.world;
+    let queue = chain.topic.clone();
     let points = FailPoints::default();
     let (_gates, mut keeper) =
         Gates::new(world.pool.clone(), world.gate.clone(), queue, "keeper", PRELOAD, points);

@@ -15,7 +15,8 @@ use super::{Chain, accepted, ask, epoch_of};
 use crate::harness::{OPERATOR, Rows, TEMPLATE, USER, again, claim, now};
 
 async fn told(chain: &Chain, claim: &Claim, epoch: Epoch) -> QueuedFate {
-    let (user, key) = (claim.user_id, &claim.request_id);
+    let user = claim.user_id;
+    let key = &claim.request_id;
     queued_fate(&chain.world.pool, TEMPLATE, user, claim.id, epoch, key).await.unwrap()
 }
 
@@ -97,7 +98,8 @@ async fn looked_up(chain: &Chain, claim: &Claim, user: UserId) -> Fate {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_direct_claim_that_died_with_its_gate_is_given_up_once_no_queue_can_carry_it() {
     let chain = Chain::open("spill died", ClaimMode::Spill, AcceptAfter::Topic).await;
-    let (gate, died) = (&chain.world.gate, claim(USER, "a", 1));
+    let gate = &chain.world.gate;
+    let died = claim(USER, "a", 1);
     let epoch = chain.world.meta().await.epoch;
     let verdict = gate.claim(&died, epoch, now(), QueueOptions::direct()).await.unwrap();
     assert!(matches!(verdict, Verdict::Admitted { .. }), "{verdict:?}");
@@ -172,7 +174,8 @@ async fn a_queued_claim_that_was_looked_up_under_another_template_is_rejected_as
 async fn a_direct_claim_that_was_looked_up_under_another_template_is_given_up_in_its_own() {
     let chain = Chain::open("wrong template direct", ClaimMode::Spill, AcceptAfter::Topic).await;
     chain.world.publish(OTHER, 5, 1).await;
-    let (gate, died) = (&chain.world.gate, claim(USER, "a", 1));
+    let gate = &chain.world.gate;
+    let died = claim(USER, "a", 1);
     let epoch = chain.world.meta().await.epoch;
     gate.claim(&died, epoch, now(), QueueOptions::direct()).await.unwrap();
     fenced_elsewhere(&chain, died.id, OPERATOR).await;
@@ -252,7 +255,8 @@ async fn a_look_that_straddles_a_landing_and_a_new_epoch_calls_no_landed_claim_l
         let proxy = Proxy::before(&chain.world.url).await;
         let pool = connect::pool(&proxy.instead_of(&chain.world.url), 1).await.unwrap();
         let mut held = proxy.hold_request(read);
-        let (id, key) = (first.id, first.request_id.clone());
+        let id = first.id;
+        let key = first.request_id.clone();
         let look = tokio::spawn(async move {
             queued_fate(&pool, TEMPLATE, USER, id, epoch, &key).await.unwrap()
         });

@@ -61,7 +61,8 @@ impl Bench {
     }
 
     async fn lander(&self) -> QueuedLander {
-        let (reports, points) = (self.reports.clone(), self.points.clone());
+        let reports = self.reports.clone();
+        let points = self.points.clone();
         QueuedLander::connect(&self.world.url, &self.ids, reports, now, points).await
     }
 
@@ -373,11 +374,12 @@ async fn a_claim_whose_epoch_is_given_up_before_its_end_is_written_gets_no_row()
     let elsewhere = queued(again(&fresh(1).admission.claim), &[1]);
     for late in [fresh(2), elsewhere] {
         let mut held = bench.points.hold("queued.before_end");
-        let (lands, give_up) = (bench.land(std::slice::from_ref(&late)), async {
+        let lands = bench.land(std::slice::from_ref(&late));
+        let give_up = async {
             held.reached(1).await;
             bench.world.execute("update template_stock set queued_epoch = 2").await;
             held.let_go();
-        });
+        };
         let (ends, ()) = tokio::join!(lands, give_up);
         assert_eq!(ends, [QueuedEnd::TooLate]);
         bench.world.execute("update template_stock set queued_epoch = 1").await;

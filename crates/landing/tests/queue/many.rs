@@ -37,7 +37,9 @@ async fn many_queues_of_a_silent_broker_are_looked_at_in_turn_under_leases_that_
     world.execute(&format!("update coupon_template set state = {ended} where id >= 100")).await;
     world.execute("update template_stock set ever_queued = 1 where template_id >= 100").await;
     let silent = Arc::new(Silent::default());
-    let (pool, gate, points) = (world.pool.clone(), world.gate.clone(), FailPoints::default());
+    let pool = world.pool.clone();
+    let gate = world.gate.clone();
+    let points = FailPoints::default();
     let (_gates, mut keeper) = Gates::new(pool, gate, silent.clone(), "closes", PRELOAD, points);
     keeper.unload_after = Duration::ZERO;
     for _ in 0..2 {

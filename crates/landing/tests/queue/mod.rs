@@ -222,7 +222,8 @@ impl Chain {
         queue: Arc<dyn ClaimQueue>,
     ) -> (Epoch, JoinHandle<Result<Rebuilt, RebuildError>>) {
         let before = self.world.meta().await.epoch;
-        let (pool, gate) = (self.world.pool.clone(), self.world.gate.clone());
+        let pool = self.world.pool.clone();
+        let gate = self.world.gate.clone();
         let rebuilding = tokio::spawn(async move {
             rebuild(&pool, &gate, &*queue, TEMPLATE, "drains", &FailPoints::default()).await
         });

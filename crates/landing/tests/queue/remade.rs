@@ -34,7 +34,8 @@ async fn a_queued_claim_that_is_gone_with_its_topic_needs_a_new_epoch() {
     let chain = Chain::queued("uncarried remade", AcceptAfter::Topic).await;
     let process = chain.process("a").await;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
-    let (resolver, mut watch) = (chain.world.resolver(), Watch::default());
+    let resolver = chain.world.resolver();
+    let mut watch = Watch::default();
     for _ in 0..2 {
         resolver.look_again(&mut watch, now()).await.unwrap();
         assert_eq!(chain.world.meta().await.unreadable, None, "it is in the topic");

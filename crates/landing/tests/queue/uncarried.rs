@@ -28,12 +28,14 @@ async fn a_queued_claim_whose_row_cannot_be_read_is_left_alone_and_keeps_no_othe
  {
     let chain = Chain::queued("unreadable row", AcceptAfter::Topic).await;
     let process = chain.process("a").await;
-    let (first, other) = (claim(USER, "a", 1), claim(UserId(USER.0 + 1), "a", 1));
+    let first = claim(USER, "a", 1);
+    let other = claim(UserId(USER.0 + 1), "a", 1);
     accepted(&process.claim(&first).await);
     accepted(&process.claim(&other).await);
     chain.land_untold().await;
     chain.world.execute(&format!("update claim set state = 99 where id = {}", first.id)).await;
-    let (resolver, mut watch) = (chain.world.resolver(), Watch::default());
+    let resolver = chain.world.resolver();
+    let mut watch = Watch::default();
     let resolved = resolver.look_again(&mut watch, now()).await.unwrap();
     assert_eq!(resolved, Resolved { settled: 1, ..Resolved::default() });
     for _ in 0..3 {
@@ -67,7 +69,8 @@ async fn a_queued_claim_without_an_answer_is_left_alone_wherever_it_is() {
     let chain = Chain::queued("left alone", AcceptAfter::Gate).await;
     let process = chain.process("a").await;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
-    let (resolver, mut watch) = (chain.world.resolver(), Watch::default());
+    let resolver = chain.world.resolver();
+    let mut watch = Watch::default();
     // First it is in the outbox, then in the topic.
     for relayed in [false, true] {
         if relayed {
@@ -92,7 +95,8 @@ async fn a_queued_claim_that_nobody_carries_needs_a_new_epoch() {
     let process = chain.process("a").await;
     accepted(&process.claim(&claim(USER, "a", 1)).await);
     chain.drop_outbox().await;
-    let (resolver, mut watch) = (chain.world.resolver(), Watch::default());
+    let resolver = chain.world.resolver();
+    let mut watch = Watch::default();
     resolver.look_again(&mut watch, now()).await.unwrap();
     assert_eq!(chain.world.meta().await.unreadable, None, "the end is noted");
     resolver.look_again(&mut watch, now()).await.unwrap();

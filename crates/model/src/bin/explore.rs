@@ -119,8 +119,10 @@ fn row<M: Model>(name: &str, model: &M, memory_gib: usize) -> (String, bool) {
         }
     };
     let seconds = started.elapsed().as_secs_f64();
-    let (states, steps) = (explored.states, explored.steps);
-    let (depth, megabytes) = (explored.depth, explored.bytes >> 20);
+    let states = explored.states;
+    let steps = explored.steps;
+    let depth = explored.depth;
+    let megabytes = explored.bytes >> 20;
     println!("   {word}: {states} states in {seconds:.1} s");
     let line =
         format!("| {name} | {states} | {steps} | {depth} | {megabytes} | {seconds:.1} | {word} |");

@@ -88,7 +88,8 @@ impl Protocol {
         }
         let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
         if self.state_is_behind(state) {
-            let (version, current) = (state.truth.version, state.truth.state);
+            let version = state.truth.version;
+            let current = state.truth.state;
             state.gate.set_state(self.rules(), epoch, version, current);
         }
         if self.movement_is_behind(state) {

@@ -216,7 +216,8 @@ impl Gate {
             return false;
         }
         *self = Self::absent(self.run);
-        let (phase, run) = (Phase::Loading, self.run);
+        let phase = Phase::Loading;
+        let run = self.run;
         self.meta = Some(Meta { phase, epoch, run, users: 0, stock: 0, movement: 0 });
         true
     }

@@ -95,7 +95,8 @@ impl Protocol {
 
     fn decide(&self, state: &State, id: u8) -> Decision {
         let truth = &state.truth;
-        let (attempt, walk) = (self.attempt(id), state.walks[usize::from(id)]);
+        let attempt = self.attempt(id);
+        let walk = state.walks[usize::from(id)];
         let taken = truth.unique_numbers(self.claims(), attempt.user, self.bounds.bug);
         let landed = truth.landed_under(self.claims(), attempt.key);
         decide_direct(Reread {

@@ -20,7 +20,8 @@ impl Protocol {
                 let mut after = *state;
                 after.left.rebuilds -= 1;
                 let what = if self.bounds.has(Bug::FirstMovementReadEarly) {
-                    let (next, first) = (RebuildStep::Raise, state.truth.movement);
+                    let next = RebuildStep::Raise;
+                    let first = state.truth.movement;
                     after.rebuilders[which] = Rebuilder { next, first, ..idle };
                     "reads the last movement"
                 } else {
@@ -185,7 +186,8 @@ impl Protocol {
         if self.bounds.has(Bug::LapsesCountedAgain) {
             seq = 0;
         }
-        let (mut taken, mut lapses) = (read.taken, read.lapses);
+        let mut taken = read.taken;
+        let mut lapses = read.lapses;
         let between = state.truth.movements_after(first).filter(|(seq, _)| *seq <= last);
         for (at, movement) in between {
             if !self.bounds.has(Bug::NumbersNotFreedWhileLoading) {

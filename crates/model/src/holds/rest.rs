@@ -86,7 +86,8 @@ impl Protocol {
 
     fn is_refused_truly(&self, state: &State) -> bool {
         let truth = &state.truth;
-        let (user, quantity) = (self.spare.user, self.spare.quantity);
+        let user = self.spare.user;
+        let quantity = self.spare.quantity;
         let taken = truth.taken(self.claims(), user).count();
         let over = self.bounds.limit > 0 && taken + quantity > self.bounds.limit;
         let allowed = self.bounds.lapses_allowed;

@@ -42,7 +42,8 @@ impl Protocol {
         let truth = state.truth;
         let behind = |meta: &Meta| meta.version < truth.version;
         let Some(meta) = state.gate.live().filter(behind) else { return false };
-        let (version, mode) = (truth.version, truth.mode);
+        let version = truth.version;
+        let mode = truth.mode;
         state.gate.meta = Some(Meta { version, mode, state: truth.state, ..meta });
         true
     }
@@ -54,7 +55,8 @@ impl Protocol {
         let Some(meta) = state.gate.answering().filter(behind) else { return false };
         let unheard = usize::from(meta.movement)..usize::from(truth.movement);
         let stock: i16 = truth.deltas[unheard].iter().sum();
-        let (stock, movement) = (meta.stock + stock, truth.movement);
+        let stock = meta.stock + stock;
+        let movement = truth.movement;
         state.gate.meta = Some(Meta { stock, movement, ..meta });
         true
     }

@@ -261,7 +261,8 @@ impl Protocol {
     /// `claim.lua` with the gate's epoch.
     pub(super) fn admit(&self, gate: &mut Gate, id: u8, said: Said) -> Verdict {
         let Some(meta) = gate.answering() else { return Verdict::NotLoaded };
-        let (user, key) = (self.attempt(id).user, self.attempt(id).key);
+        let user = self.attempt(id).user;
+        let key = self.attempt(id).key;
         let mut of_key = (0..IDS as u8).filter(|other| self.attempt(*other).key == key);
         if let Some(known) = of_key.find(|other| gate.request(*other) != Request::Absent) {
             return Verdict::Replay(known, gate.request(known));

@@ -63,7 +63,8 @@ impl Protocol {
                 after.left.orphans -= 1;
                 let queued = |id: &u8| matches!(state.gate.request(*id), Request::Queued(_));
                 for id in (0..IDS as u8).filter(queued) {
-                    let (epoch, end) = (meta.epoch, state.topic_end());
+                    let epoch = meta.epoch;
+                    let end = state.topic_end();
                     after.resolver = if self.bounds.has(Bug::EndNotedBeforeOutbox) {
                         Resolver::OutboxNext { id, epoch, end }
                     } else if state.gate.is_in_outbox(id) {

@@ -216,7 +216,8 @@ impl Protocol {
     /// Decides how a claim continues after its landing was rolled back; `queued`: whether the landing was a queued one.
     pub(super) fn decide(&self, truth: &Truth, message: Message, queued: bool) -> Decision {
         let Message { id, epoch, number } = message;
-        let (user, key) = (self.attempt(id).user, self.attempt(id).key);
+        let user = self.attempt(id).user;
+        let key = self.attempt(id).key;
         match self.answered_under(truth, key) {
             Some(other) if truth.has_landed(other) && other == id => return Decision::Landed,
             Some(other) if truth.has_landed(other) => return Decision::Elsewhere,

@@ -97,7 +97,8 @@ impl SoldOut {
 
     fn look(&self, state: &State, which: usize, next: &mut Next) {
         let mut after = *state;
-        let (gate, api) = (&mut after.gate, &mut after.apis[which]);
+        let gate = &mut after.gate;
+        let api = &mut after.apis[which];
         match (&mut api.look, &mut api.known) {
             (None, Some(known)) => {
                 let Known { epoch, users, .. } = *known;

@@ -47,8 +47,10 @@ impl View {
         let hash = state.keys.coupons.unwrap_or_default();
         let quiet = self.is_quiet(state);
         for coupon in 0..self.bounds.coupons() {
-            let (floor, newest) = (state.floor[coupon], state.versions[coupon]);
-            let (shown, known) = (list.members[coupon], hash.versions[coupon]);
+            let floor = state.floor[coupon];
+            let newest = state.versions[coupon];
+            let shown = list.members[coupon];
+            let known = hash.versions[coupon];
             // The view may show any version from the last one applied to the newest one.
             if !(floor..=newest).any(|version| is_unused(version) == shown) {
                 let promise = if shown { Promise::NoResurrection } else { Promise::NothingMissing };

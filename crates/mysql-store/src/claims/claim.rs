@@ -16,9 +16,6 @@ use crate::{StoreError, code::Code, datetime::NullableTime};
 const LANDED_BEFORE: i64 = 10_000 << 22;
 
 /// Returns the claim that landed under a client's key, with its coupons.
-///
-/// # Errors
-/// A statement fails.
 pub async fn landed_under_key(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -40,9 +37,6 @@ pub async fn landed_under_key(
 }
 
 /// Returns the state of the claim row with an admission's id.
-///
-/// # Errors
-/// The statement fails.
 pub async fn state_of(
     connection: &mut MySqlConnection,
     id: ClaimId,

@@ -10,9 +10,6 @@ use crate::{StoreError, code::Code, rows};
 /// Returns the states of the template's claims with these ids. A claim that is not decided yet has no row and is left
 /// out, as is one that only has a fence in another template. A claim in an unknown state is decided, so it is not left
 /// out; its error does not keep the others from being read.
-///
-/// # Errors
-/// A statement fails.
 pub async fn of_ids(
     connection: &mut MySqlConnection,
     template: TemplateId,

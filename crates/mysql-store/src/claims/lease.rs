@@ -8,9 +8,6 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 use crate::{StoreError, rows};
 
 /// Takes or renews a lease for `time`. Returns whether `holder` has it now.
-///
-/// # Errors
-/// The statement fails.
 pub async fn take(
     connection: &mut MySqlConnection,
     name: &str,
@@ -40,9 +37,6 @@ pub async fn take(
 
 /// Renews for `time` the leases that `holder` has or that have expired. Many take little more time than one. A lease
 /// that was never taken is left out.
-///
-/// # Errors
-/// A statement fails.
 pub async fn renew_all(
     connection: &mut MySqlConnection,
     names: &[String],

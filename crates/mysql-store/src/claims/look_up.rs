@@ -19,9 +19,6 @@ use crate::{
 
 /// Returns a page of a user's coupons of one merchant, in any status: ids below `before`, at most `limit`, the newest
 /// first. Names those that cannot be read.
-///
-/// # Errors
-/// The statement fails.
 pub async fn coupons_of(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -86,9 +83,6 @@ impl ClaimFate {
 
 /// Returns the outcome of a claim by its id, or `None` if it does not exist or is not decided yet. The caller checks
 /// who owns the template.
-///
-/// # Errors
-/// A statement fails.
 pub async fn claim_fate(
     connection: &mut MySqlConnection,
     id: ClaimId,
@@ -118,9 +112,6 @@ pub async fn claim_fate(
 }
 
 /// Returns which of these claims have a row, in any state and of any template: a landing, a rejection or a fence.
-///
-/// # Errors
-/// A statement fails.
 pub async fn with_row(
     connection: &mut MySqlConnection,
     ids: &[ClaimId],
@@ -173,9 +164,6 @@ impl StoredAnswer {
 }
 
 /// Returns the answer stored under a client's key, or `None` if the key has none yet.
-///
-/// # Errors
-/// A statement fails.
 pub async fn by_key(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -211,9 +199,6 @@ const USERS_MAX: u32 = 10_000;
 
 /// Returns some users with a rejected claim of the template after `after`, ordered; empty at the end. After a
 /// rebuild their claims are looked up in MySQL first, since their keys have answers that the gate does not know.
-///
-/// # Errors
-/// The statement fails.
 pub async fn rejected_users_after(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -234,9 +219,6 @@ pub async fn rejected_users_after(
 
 /// Returns some users with a landed or rejected claim of the template after `after`, ordered; empty at the end. Without
 /// a limit they hold no numbers that a rebuild could load, but their keys have answers too.
-///
-/// # Errors
-/// The statement fails.
 pub async fn answered_users_after(
     connection: &mut MySqlConnection,
     template: TemplateId,

@@ -50,9 +50,6 @@ impl Position {
 
 /// Returns the next coupons of a merchant behind a position, at most `limit` and [`ROWS_MAX`]. Without `behind`, starts
 /// at the beginning. Names those that cannot be read.
-///
-/// # Errors
-/// The statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     merchant: MerchantId,

@@ -18,9 +18,6 @@ pub struct Admitted {
 }
 
 /// Returns a claim's admission as its row records it, or `None` if it has no row in this template.
-///
-/// # Errors
-/// The statement fails.
 pub async fn admitted(
     connection: &mut MySqlConnection,
     id: ClaimId,
@@ -42,9 +39,6 @@ pub async fn admitted(
 }
 
 /// Returns the current rows of these coupons, ordered by id.
-///
-/// # Errors
-/// A statement fails.
 pub async fn coupons(
     connection: &mut MySqlConnection,
     ids: &[CouponId],

@@ -312,7 +312,8 @@ pub async fn retried<T, E, F: Future<Output = Result<T, E>>>(
     mut work: impl FnMut() -> F,
     conflicts: impl Fn(&E) -> bool,
 ) -> Result<T, E> {
-    let (mut tries, began) = (1, Instant::now());
+    let mut tries = 1;
+    let began = Instant::now();
     loop {
         match work().await {
             Err(error)

@@ -111,7 +111,8 @@ pub struct Pooled {
 impl Pooled {
     pub(super) async fn acquire(pool: &MySqlPool) -> Result<Self, sqlx::Error> {
         let connection = pool.acquire().await?;
-        let (user, is_broken) = (User::current(), IsBroken::default());
+        let user = User::current();
+        let is_broken = IsBroken::default();
         user.takes(&is_broken);
         Ok(Self { connection, user, is_broken })
     }

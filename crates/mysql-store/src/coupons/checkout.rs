@@ -36,9 +36,6 @@ pub struct Lock {
 }
 
 /// Returns a coupon of a merchant, of any user.
-///
-/// # Errors
-/// The statement fails.
 pub async fn find(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -53,9 +50,6 @@ pub async fn find(
 }
 
 /// Returns those of `ids` that are a merchant's, by id, locked until the transaction ends.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lock_rows(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -65,9 +59,6 @@ pub async fn lock_rows(
 }
 
 /// Like [`lock_rows`], without those that another transaction has locked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lock_free_rows(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -101,9 +92,6 @@ async fn locked(
 }
 
 /// Returns the terms and locks of those of `ids` that exist, by id.
-///
-/// # Errors
-/// The statement fails.
 pub async fn terms(
     connection: &mut MySqlConnection,
     ids: &[CouponId],
@@ -158,9 +146,6 @@ fn from_row(row: &MySqlRow) -> Result<Terms, sqlx::Error> {
 
 /// Locks a coupon, whose row is locked, for an order for `for_ms` milliseconds from now, and returns the end. Call it
 /// only if no other order's lock is in force; an earlier lock of the same order is replaced.
-///
-/// # Errors
-/// A statement fails.
 pub async fn lock(
     transaction: &mut MySqlConnection,
     coupon: CouponId,
@@ -186,9 +171,6 @@ pub async fn lock(
 }
 
 /// Lifts an order's lock, if there is one, of a coupon whose row is locked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unlock(
     transaction: &mut MySqlConnection,
     coupon: CouponId,

@@ -43,9 +43,6 @@ pub struct Confirmed {
 }
 
 /// Returns the payments that have confirmed coupons of a claim, the oldest first: at most one for each coupon.
-///
-/// # Errors
-/// The statement fails.
 pub async fn of_claim(
     connection: &mut MySqlConnection,
     claim: ClaimId,

@@ -150,7 +150,8 @@ async fn held_claims(
         .map_err(StoreError::query("look up the claims of payments"))?;
     let mut claims: HashMap<ClaimId, HeldClaim> = HashMap::new();
     for (claim, template, quantity, coupon) in found {
-        let (template, quantity) = (TemplateId(template), usize::try_from(quantity).unwrap_or(0));
+        let template = TemplateId(template);
+        let quantity = usize::try_from(quantity).unwrap_or(0);
         let none = || HeldClaim { template, quantity, coupons: Vec::new() };
         claims.entry(ClaimId(claim)).or_insert_with(none).coupons.push(CouponId(coupon));
     }

@@ -47,9 +47,6 @@ struct ByClock {
 }
 
 /// Returns a merchant's coupon.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -64,9 +61,6 @@ pub async fn get(
 }
 
 /// Returns a merchant's coupon, locked until the transaction ends.
-///
-/// # Errors
-/// The statement fails.
 pub async fn hold(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -247,9 +241,6 @@ async fn issue_instead(
 }
 
 /// Returns the coupon that replaces another one, if there is one.
-///
-/// # Errors
-/// The statement fails.
 pub async fn replacement_of(
     connection: &mut MySqlConnection,
     id: CouponId,
@@ -265,9 +256,6 @@ pub async fn replacement_of(
 }
 
 /// Returns the coupon at the end of a coupon's chain of replacements, if its user can use it or has used it.
-///
-/// # Errors
-/// A statement fails.
 pub async fn usable_replacement(
     connection: &mut MySqlConnection,
     id: CouponId,
@@ -284,9 +272,6 @@ pub async fn usable_replacement(
 }
 
 /// Returns the coupon that another one replaces, if it is a replacement.
-///
-/// # Errors
-/// The statement fails.
 pub async fn replaced_by(
     connection: &mut MySqlConnection,
     replacement: CouponId,

@@ -17,9 +17,6 @@ pub struct Holdings {
 
 /// Returns a user's holdings of a template with this limit per user (0: none). Reads at most one more index row than
 /// the limit.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     user: UserId,

@@ -82,17 +82,11 @@ pub struct OrderCounts {
 }
 
 /// Records a redemption, in the transaction that uses the coupon.
-///
-/// # Errors
-/// The statement fails.
 pub async fn add(transaction: &mut MySqlConnection, new: New<'_>) -> Result<(), StoreError> {
     add_all(transaction, &[new]).await
 }
 
 /// Records redemptions, in the transaction that uses the coupons.
-///
-/// # Errors
-/// The statement fails.
 pub async fn add_all(transaction: &mut MySqlConnection, all: &[New<'_>]) -> Result<(), StoreError> {
     for run in rows::runs(all) {
         let sql = rows::repeat(
@@ -127,9 +121,6 @@ pub async fn add_all(transaction: &mut MySqlConnection, all: &[New<'_>]) -> Resu
 
 /// Ends a coupon's standing redemption for an order, in the transaction that gives the coupon back. Does nothing if none
 /// stands: the coupon was not used for the order, or before redemptions were recorded.
-///
-/// # Errors
-/// The statement fails.
 pub async fn roll_back(
     transaction: &mut MySqlConnection,
     id: RedemptionId,
@@ -183,9 +174,6 @@ const COLUMNS: &str = "select made.id, made.coupon_id, made.template_id, made.us
 
 /// Returns the first [`OF_ORDER_MAX`] redemptions of an order of a shop's checkout, in the order in which they were
 /// made. Those at a till are left out.
-///
-/// # Errors
-/// The statement fails.
 pub async fn of_order(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -195,9 +183,6 @@ pub async fn of_order(
 }
 
 /// Returns what one request redeemed together for an order, without single uses under its name.
-///
-/// # Errors
-/// The statement fails.
 pub async fn together(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -211,9 +196,6 @@ pub async fn together(
 }
 
 /// Returns the first [`OF_ORDER_MAX`] of an order's redemptions that stand.
-///
-/// # Errors
-/// The statement fails.
 pub async fn standing(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -223,9 +205,6 @@ pub async fn standing(
 }
 
 /// Returns an order's redemptions of these coupons, however many others it has.
-///
-/// # Errors
-/// The statement fails.
 pub async fn of_coupons(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -261,9 +240,6 @@ async fn read(
 }
 
 /// Returns whether a redemption of an order of a shop's checkout stands.
-///
-/// # Errors
-/// The statement fails.
 pub async fn stands(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -273,9 +249,6 @@ pub async fn stands(
 }
 
 /// Counts the redemptions of an order of a shop's checkout.
-///
-/// # Errors
-/// The statement fails.
 pub async fn count(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -296,9 +269,6 @@ pub async fn count(
 
 /// Returns whether an order of a shop's checkout has redeemed this coupon and given it back. The coupon's row records
 /// only the last such order.
-///
-/// # Errors
-/// The statement fails.
 pub async fn was_given_back(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -310,9 +280,6 @@ pub async fn was_given_back(
 
 /// Returns the actor of a coupon's standing redemption for an order. `None` if none stands: the coupon is not used for
 /// the order, or was before redemptions were recorded.
-///
-/// # Errors
-/// The statement fails.
 pub async fn made_by(
     connection: &mut MySqlConnection,
     coupon: CouponId,
@@ -332,9 +299,6 @@ pub async fn made_by(
 }
 
 /// Returns the user's other coupons whose redemptions for an order of a shop's checkout stand.
-///
-/// # Errors
-/// The statement fails.
 pub async fn beside(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,

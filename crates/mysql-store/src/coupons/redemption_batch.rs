@@ -13,9 +13,6 @@ use crate::{
 };
 
 /// Returns those of a merchant's orders that have a row, or redemptions from before orders had rows. Locks nothing.
-///
-/// # Errors
-/// The statement fails.
 pub async fn known_orders(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -45,9 +42,6 @@ pub async fn known_orders(
 
 /// Uses coupons whose rows are locked, each for its order, if they are unused, and valid by the caller's clock and the
 /// server's. Returns how many.
-///
-/// # Errors
-/// The statement fails.
 pub async fn use_all(
     transaction: &mut MySqlConnection,
     uses: &[(CouponId, &str)],
@@ -77,9 +71,6 @@ pub async fn use_all(
 }
 
 /// Lifts the locks on coupons whose rows are locked, whichever orders placed them.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unlock_all(
     transaction: &mut MySqlConnection,
     coupons: &[CouponId],
@@ -98,9 +89,6 @@ pub async fn unlock_all(
 /// Creates the rows of new orders with what they redeemed, as the last of the transaction's changes. `orders` must be
 /// sorted by name, so that two transactions with the same orders wait for each other in one order. Returns false if one
 /// of them has a row by now: roll back.
-///
-/// # Errors
-/// The statement fails.
 pub async fn add_orders(
     transaction: &mut MySqlConnection,
     orders: &[(OrderName<'_>, &Redeemed)],

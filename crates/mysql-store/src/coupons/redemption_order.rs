@@ -91,9 +91,6 @@ pub async fn hold(
 }
 
 /// Returns an order, or `None` if it has no row.
-///
-/// # Errors
-/// The statement fails.
 pub async fn find(
     connection: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -142,9 +139,6 @@ pub async fn add(
 }
 
 /// Records what one request redeemed for an order whose row is locked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn record(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,
@@ -168,9 +162,6 @@ pub async fn record(
 }
 
 /// Cancels an order whose row is locked. The first cancellation's time stays. Returns whether this is the first.
-///
-/// # Errors
-/// The statement fails.
 pub async fn cancel(
     transaction: &mut MySqlConnection,
     name: OrderName<'_>,

@@ -34,9 +34,6 @@ struct Piece {
 
 /// Adds the next `rows_max` redemptions of a template, normally [`PIECE`], to `totals`. Begins behind `after`; returns
 /// where it stopped, or `None` at the end.
-///
-/// # Errors
-/// The statement fails.
 pub async fn add_piece(
     connection: &mut MySqlConnection,
     template: TemplateId,

@@ -231,7 +231,10 @@ pub async fn lift(
         .await
         .map_err(StoreError::query("lift a ban"))?;
     let returned = [Returned { user, numbers: Vec::new(), lapses: Lapses::Lift }];
-    let (kind, delta, delta_stock, request_id) = (Kind::Lift, 0, Some(0), None);
+    let kind = Kind::Lift;
+    let delta = 0;
+    let delta_stock = Some(0);
+    let request_id = None;
     let returned = &returned[..];
     let new =
         movement::New { recorded, kind, delta, delta_stock, returned, request_id, reason, actor };
@@ -240,9 +243,6 @@ pub async fn lift(
 }
 
 /// Returns how often a user let holds of the template lapse, and the last movement counted.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lapses_of(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -272,9 +272,6 @@ pub struct CountedLapses {
 const LAPSES_MAX: u32 = 10_000;
 
 /// Returns the lapses of users after `after`, ordered; empty at the end.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lapses_after(
     connection: &mut MySqlConnection,
     template: TemplateId,

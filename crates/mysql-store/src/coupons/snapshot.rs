@@ -20,9 +20,6 @@ pub struct TableColumn {
 pub type TextRow = Vec<Option<String>>;
 
 /// Returns the server's estimate of the number of rows in a table of this connection's database.
-///
-/// # Errors
-/// The statement fails.
 pub async fn estimated_rows(
     connection: &mut MySqlConnection,
     table: &str,
@@ -40,9 +37,6 @@ pub async fn estimated_rows(
 }
 
 /// Returns the columns of a table of this connection's database, in table order.
-///
-/// # Errors
-/// The statement fails.
 pub async fn columns(
     connection: &mut MySqlConnection,
     table: &str,
@@ -66,9 +60,6 @@ pub async fn columns(
 
 /// Returns rows whose key is above `after`, at most `limit`, by key. `key` names the primary key's columns, which all
 /// hold numbers; `after` has one value for each.
-///
-/// # Errors
-/// A statement fails.
 pub async fn rows_after(
     connection: &mut MySqlConnection,
     table: &str,
@@ -80,7 +71,8 @@ pub async fn rows_after(
     let failed = || StoreError::query("read a chunk of a table");
     sqlx::query("set time_zone = '+00:00'").execute(&mut *connection).await.map_err(failed())?;
     let read: Vec<String> = columns.iter().map(text_of).collect();
-    let (read, order) = (read.join(", "), key.join(", "));
+    let read = read.join(", ");
+    let order = key.join(", ");
     let text = format!(
         "select {read} from {} where {} order by {order} limit {limit}",
         quoted(table),

@@ -61,9 +61,6 @@ impl StatusCounts {
 
 /// Adds the next `rows_max` coupons of a template, normally [`PIECE`], to `counts`. Begins behind `after`; returns where it stopped, or `None`
 /// at the end.
-///
-/// # Errors
-/// The statement fails.
 pub async fn add_piece(
     connection: &mut MySqlConnection,
     template: TemplateId,

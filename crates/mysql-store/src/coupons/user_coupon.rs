@@ -102,9 +102,6 @@ pub enum Unuse {
 const TRIES_MAX: u32 = 16;
 
 /// Returns a user's coupon.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -114,9 +111,6 @@ pub async fn get(
 }
 
 /// Returns a user's coupon, locked until the transaction ends.
-///
-/// # Errors
-/// The statement fails.
 pub async fn hold(
     transaction: &mut MySqlConnection,
     user: UserId,
@@ -241,9 +235,6 @@ pub fn refused_use(
 
 /// Returns why a use of a user's coupon would be refused now, or [`Use::Replayed`]; `None` if it would be made. An empty
 /// `order_ref` stands for an order that has no name yet. Changes nothing.
-///
-/// # Errors
-/// The statement fails.
 pub async fn refusal(
     connection: &mut MySqlConnection,
     user: UserId,

@@ -60,8 +60,8 @@ impl ListPosition {
 
     /// A time that cannot be read sorts behind every other one.
     fn of_row(row: &MySqlRow) -> Result<Self, sqlx::Error> {
-        let (template_id, id) =
-            (TemplateId(row.try_get("template_id")?), CouponId(row.try_get("id")?));
+        let template_id = TemplateId(row.try_get("template_id")?);
+        let id = CouponId(row.try_get("id")?);
         Ok(Self { claimed_at: time_of(row, "claimed_at"), template_id, id })
     }
 }
@@ -104,9 +104,6 @@ fn time_of(row: &MySqlRow, column: &str) -> DateTime<Utc> {
 ///
 /// Unused coupons are included even if they have ended meanwhile; see [`CouponStatus::at`]. Those that cannot be read are
 /// named.
-///
-/// # Errors
-/// The statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -168,9 +165,6 @@ pub async fn page(
 /// `behind`, starts at the latest.
 ///
 /// A row that is due but not flipped yet has its stored status; see [`CouponStatus::at`]. A flip keeps its position.
-///
-/// # Errors
-/// The statement fails.
 pub async fn overdue_page(
     connection: &mut MySqlConnection,
     user: UserId,
@@ -194,7 +188,8 @@ pub async fn overdue_page(
     );
     // Flipped coupons have ended, whatever the caller's clock says.
     for (status, ended_by) in [(list.status(), latest()), (list.before(), now)] {
-        let (status, ended_by) = (status.code(), datetime(ended_by));
+        let status = status.code();
+        let ended_by = datetime(ended_by);
         query = query.bind(user.0).bind(status).bind(until).bind(behind.id.0);
         query = query.bind(ended_by).bind(limit);
         query = query.bind(user.0).bind(status).bind(until).bind(ended_by).bind(limit);
@@ -210,9 +205,6 @@ pub async fn overdue_page(
 ///
 /// Without the changed coupons, a lagging consumer could bring a used coupon back: it would apply the old insert to a
 /// rebuilt view that knows no newer version.
-///
-/// # Errors
-/// The statement fails.
 pub async fn rows_of_few(
     connection: &mut MySqlConnection,
     user: UserId,

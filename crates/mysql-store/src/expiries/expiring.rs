@@ -30,9 +30,6 @@ pub struct Expiring {
 }
 
 /// Returns the announcement cursor of a shard and lead time, or `None` if nothing was announced yet.
-///
-/// # Errors
-/// The statement fails.
 pub async fn cursor(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -76,9 +73,6 @@ pub async fn advance(
 }
 
 /// Returns a shard's unused coupons after the cursor that end by `until`, at most `limit`, in index order.
-///
-/// # Errors
-/// The statement fails.
 pub async fn behind(
     connection: &mut MySqlConnection,
     shard: u8,

@@ -42,9 +42,6 @@ pub struct DueHold {
 }
 
 /// Returns the earliest deadline of a shard's unused and held coupons, with one index seek each.
-///
-/// # Errors
-/// The statement fails.
 pub async fn next_deadline(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -53,9 +50,6 @@ pub async fn next_deadline(
 }
 
 /// Like [`next_deadline`], of the coupons that end after `after`.
-///
-/// # Errors
-/// The statement fails.
 pub async fn next_deadline_after(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -76,9 +70,6 @@ pub async fn next_deadline_after(
 }
 
 /// Returns a shard's unused coupons behind `after` in the order of the index that are due by both clocks, at most `limit`.
-///
-/// # Errors
-/// The statement fails.
 pub async fn due(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -108,9 +99,6 @@ pub async fn due(
 
 /// Returns a shard's held coupons behind `after` in the order of the index whose holds have ended by both clocks, at most
 /// `limit`.
-///
-/// # Errors
-/// The statement fails.
 pub async fn due_holds(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -197,9 +185,6 @@ pub async fn flip(
 
 /// Returns those of `ids`, at most [`FLIP_MAX`], that no other transaction has locked at this moment. Does not wait for
 /// the others, and leaves none locked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn free_of(
     connection: &mut MySqlConnection,
     ids: &[CouponId],
@@ -221,9 +206,6 @@ pub async fn free_of(
 }
 
 /// Returns those of `ids`, at most [`FLIP_MAX`], that are still held.
-///
-/// # Errors
-/// The statement fails.
 pub async fn still_held(
     connection: &mut MySqlConnection,
     ids: &[CouponId],
@@ -247,9 +229,6 @@ pub async fn still_held(
 
 /// Returns the traceparents of those of `ids` that were flipped at `now`, as far as their claims had one. At most
 /// [`FLIP_MAX`] ids.
-///
-/// # Errors
-/// The statement fails.
 pub async fn trace_parents(
     connection: &mut MySqlConnection,
     ids: &[CouponId],
@@ -277,9 +256,6 @@ pub async fn trace_parents(
 /// Counts a shard's coupons with a deadline, unused or held, that end before `ends_before` (`None`: at any time) although
 /// their rows last changed at `changed_by` or earlier; stops at `most` of each status. If `ends_before` is the shard's
 /// earliest known deadline, no wake-up led to these coupons.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unannounced(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -305,9 +281,6 @@ pub async fn unannounced(
 }
 
 /// Counts a shard's unused and held coupons with a deadline at or before `at`; stops at `most` of each status.
-///
-/// # Errors
-/// The statement fails.
 pub async fn overdue(
     connection: &mut MySqlConnection,
     shard: u8,
@@ -329,9 +302,6 @@ pub async fn overdue(
 }
 
 /// Returns the number of held coupons of a shard, at most `most`.
-///
-/// # Errors
-/// The statement fails.
 pub async fn held(
     connection: &mut MySqlConnection,
     shard: u8,

@@ -21,9 +21,6 @@ const FLIPS_PER_SHARD: u32 = 100;
 const FLIPS_OF: TimeDelta = TimeDelta::hours(24);
 
 /// Returns the earliest deadline of all unused and held coupons, overdue ones included.
-///
-/// # Errors
-/// A statement fails.
 pub async fn earliest_deadline(
     connection: &mut MySqlConnection,
 ) -> Result<Option<DateTime<Utc>>, StoreError> {
@@ -37,9 +34,6 @@ pub async fn earliest_deadline(
 
 /// Counts the unused and held coupons that end at or after `from` and before `until`; [`COUNT_MAX`] + 1 means more than
 /// [`COUNT_MAX`].
-///
-/// # Errors
-/// The statement fails.
 pub async fn ending_between(
     connection: &mut MySqlConnection,
     from: DateTime<Utc>,
@@ -69,9 +63,6 @@ pub async fn ending_between(
 
 /// Returns the lateness of each shard's latest flips and lapses by deadline: those of the last day, at most 100 of each per
 /// shard, in ascending order.
-///
-/// # Errors
-/// A statement fails.
 pub async fn lateness(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,

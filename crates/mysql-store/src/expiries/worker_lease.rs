@@ -37,9 +37,6 @@ pub struct Taking<'a> {
 }
 
 /// Takes a free worker number. Returns `None` if all are taken, or were used by a clock that was ahead.
-///
-/// # Errors
-/// A statement fails.
 pub async fn take(
     connection: &mut MySqlConnection,
     taking: &Taking<'_>,

@@ -66,9 +66,6 @@ impl ApiKey {
 
 /// Creates a key, unless its merchant already has `most` accepted ones; 0 means no limit. Call it in a transaction: the
 /// merchant's row is locked while its keys are counted.
-///
-/// # Errors
-/// A statement fails.
 pub async fn create(
     transaction: &mut MySqlConnection,
     key: &ApiKey,
@@ -124,9 +121,6 @@ struct WithDigest {
 }
 
 /// Returns a key of any merchant, with the digest of the whole key that clients send.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     id: ApiKeyId,
@@ -143,9 +137,6 @@ pub async fn get(
 }
 
 /// Returns a key, locked until the transaction ends.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lock(
     transaction: &mut MySqlConnection,
     id: ApiKeyId,
@@ -160,9 +151,6 @@ pub async fn lock(
 /// Returns a merchant's keys: those that are accepted at `now`, then those that are no longer, each the newest first. The
 /// rows of ended keys are kept, so `limit` must not leave out one that still opens the api. Names those that cannot be
 /// read.
-///
-/// # Errors
-/// The statement fails.
 pub async fn list(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
@@ -185,9 +173,6 @@ pub async fn list(
 }
 
 /// Ends a key at `at`, unless it ends earlier anyway. Returns whether that changed anything.
-///
-/// # Errors
-/// The statement fails.
 pub async fn revoke(
     connection: &mut MySqlConnection,
     id: ApiKeyId,
@@ -206,9 +191,6 @@ pub async fn revoke(
 }
 
 /// Records that these keys were accepted at `now`, for each key at most once per `pause` over all processes.
-///
-/// # Errors
-/// A statement fails.
 pub async fn note_uses(
     connection: &mut MySqlConnection,
     keys: &[ApiKeyId],

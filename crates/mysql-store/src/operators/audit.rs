@@ -86,17 +86,11 @@ impl Filter<'static> {
 }
 
 /// Records an action. Call it in the transaction of the action.
-///
-/// # Errors
-/// The statement fails.
 pub async fn record(transaction: &mut MySqlConnection, entry: &Entry) -> Result<(), StoreError> {
     record_all(transaction, std::slice::from_ref(entry)).await
 }
 
 /// Records several actions. Call it in the transaction of the actions.
-///
-/// # Errors
-/// The statement fails.
 pub async fn record_all(
     transaction: &mut MySqlConnection,
     entries: &[Entry],
@@ -130,9 +124,6 @@ pub async fn record_all(
 }
 
 /// Records the end of an action outside MySQL, whose entry was written before it began.
-///
-/// # Errors
-/// The statement fails.
 pub async fn complete(
     connection: &mut MySqlConnection,
     id: AuditId,
@@ -148,9 +139,6 @@ pub async fn complete(
 }
 
 /// Returns one entry of any merchant.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     id: AuditId,
@@ -188,9 +176,6 @@ impl Filter<'_> {
 
 /// Returns a merchant's entries with ids below `before`, the newest first, that pass the filter: at most `limit`, among
 /// the next [`SCANNED_MAX`].
-///
-/// # Errors
-/// A statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     filter: &Filter<'_>,

@@ -86,9 +86,6 @@ pub async fn begin(
 
 /// Returns what is known of a request without beginning it. Does not wait for an equal request in progress, whose answer
 /// is not seen.
-///
-/// # Errors
-/// The statement fails.
 pub async fn look_up(
     connection: &mut MySqlConnection,
     request: Request<'_>,
@@ -145,7 +142,8 @@ impl KeyRow {
         }
         match (self.status, self.audit_id) {
             (Some(status), _) => {
-                let (head, body) = (self.head.unwrap_or_default(), self.body.unwrap_or_default());
+                let head = self.head.unwrap_or_default();
+                let body = self.body.unwrap_or_default();
                 Known::Answered(Answer { status: status.unsigned_abs(), head, body })
             }
             (None, Some(id)) => Known::UnderWay(AuditId(id)),
@@ -193,9 +191,6 @@ async fn take_over(
 }
 
 /// Stores a request's answer, in the transaction of [`begin`].
-///
-/// # Errors
-/// The statement fails.
 pub async fn end(
     connection: &mut MySqlConnection,
     request: Request<'_>,
@@ -219,9 +214,6 @@ pub async fn end(
 }
 
 /// Records that a request is carried out outside MySQL, under an audit entry.
-///
-/// # Errors
-/// The statement fails.
 pub async fn is_under_way(
     transaction: &mut MySqlConnection,
     request: Request<'_>,
@@ -241,9 +233,6 @@ pub async fn is_under_way(
 }
 
 /// Deletes at most `limit` requests created before `before`, the oldest first, and returns how many.
-///
-/// # Errors
-/// The statement fails.
 pub async fn forget(
     connection: &mut MySqlConnection,
     before: DateTime<Utc>,

@@ -152,9 +152,6 @@ pub async fn by_request(
 
 /// Returns a merchant's jobs that have not ended, the oldest first. Until the transaction ends, other callers wait, so
 /// none can create another job.
-///
-/// # Errors
-/// A statement fails.
 pub async fn open(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -173,9 +170,6 @@ pub async fn open(
 
 /// Takes a job for one turn: the longest waiting one of the longest waiting merchant. No other worker takes it for
 /// `time`, by the server's clock. `None`: no job is due.
-///
-/// # Errors
-/// A statement fails.
 pub async fn take(
     connection: &mut MySqlConnection,
     owner: &str,

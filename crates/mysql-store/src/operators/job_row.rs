@@ -44,9 +44,6 @@ pub struct Done {
 }
 
 /// Creates the rows of a job, numbered from 1.
-///
-/// # Errors
-/// A statement fails.
 pub async fn create(
     transaction: &mut MySqlConnection,
     job: JobId,
@@ -77,9 +74,6 @@ pub async fn create(
 
 /// Returns the rows of a job behind `after`, in order, at most `limit`; only those of one outcome, if named. Names those that
 /// cannot be read by their numbers.
-///
-/// # Errors
-/// The statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     job: JobId,
@@ -110,9 +104,6 @@ pub async fn page(
 }
 
 /// Writes the outcomes of pending rows. Rows that have an outcome keep it.
-///
-/// # Errors
-/// A statement fails.
 pub async fn write(
     transaction: &mut MySqlConnection,
     job: JobId,
@@ -145,9 +136,6 @@ pub async fn write(
 
 /// Gives each pending row of a cancelled job its outcome: granted if its claim has landed, cancelled otherwise. Returns
 /// how many rows got each. Call it when no process works on the job any more.
-///
-/// # Errors
-/// A statement fails.
 pub async fn cancel_rest(
     transaction: &mut MySqlConnection,
     job: JobId,

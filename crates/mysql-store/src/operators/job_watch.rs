@@ -29,11 +29,9 @@ pub struct OldestJob {
 }
 
 /// Counts the jobs that have not ended.
-///
-/// # Errors
-/// A statement fails.
 pub async fn open(connection: &mut MySqlConnection) -> Result<OpenJobs, StoreError> {
-    let (running, cancelling) = (JobState::Running.code(), JobState::Cancelling.code());
+    let running = JobState::Running.code();
+    let cancelling = JobState::Cancelling.code();
     let (granting, waiting, cancelled): (i64, i64, i64) = sqlx::query_as(
         "select cast(coalesce(sum(state = ? and waits_for is null), 0) as signed), \
          cast(coalesce(sum(state = ? and waits_for is not null), 0) as signed), \

@@ -22,9 +22,6 @@ pub struct Merchant {
 }
 
 /// Creates a merchant.
-///
-/// # Errors
-/// The statement fails.
 pub async fn create(
     connection: &mut MySqlConnection,
     merchant: &Merchant,
@@ -40,9 +37,6 @@ pub async fn create(
 }
 
 /// Returns the merchants with ids below `before`, the newest first. Names those that cannot be read.
-///
-/// # Errors
-/// The statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     before: Option<MerchantId>,

@@ -12,9 +12,6 @@ const HOUR: TimeDelta = TimeDelta::hours(1);
 
 /// Uses one unit of a merchant's hourly quota. Returns the number used in this hour, this one included. Call it near
 /// the end of the transaction that uses the quota, because the row stays locked until then.
-///
-/// # Errors
-/// A statement fails.
 pub async fn take(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,
@@ -56,9 +53,6 @@ fn hour_of(now: DateTime<Utc>) -> DateTime<Utc> {
 
 /// Counts a merchant's templates that have not ended and can be claimed now or later, drafts included. Until the
 /// transaction ends, other callers wait, so none can create another template.
-///
-/// # Errors
-/// A statement fails.
 pub async fn open_templates(
     transaction: &mut MySqlConnection,
     merchant: MerchantId,

@@ -17,9 +17,6 @@ pub struct BinlogGaps {
 }
 
 /// Reads what the server leaves out of its binlog. Requires REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
-///
-/// # Errors
-/// A statement fails.
 pub async fn binlog_gaps(
     connection: &mut MySqlConnection,
     flavor: Flavor,
@@ -36,7 +33,8 @@ pub async fn binlog_gaps(
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         Ok::<_, StoreError>(names.map(str::to_owned).collect())
     };
-    let (only, without) = (names(2)?, names(3)?);
+    let only = names(2)?;
+    let without = names(3)?;
     let variables = variables(connection).await?;
     let logs_replicated = ["log_replica_updates", "log_slave_updates"]
         .iter()

@@ -51,9 +51,6 @@ pub struct BinlogSettings {
 }
 
 /// Reads the binlog settings.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, StoreError> {
     let variables = variables(connection).await?;
     // Empty for a variable that this server does not have.
@@ -77,9 +74,6 @@ pub async fn binlog(connection: &mut MySqlConnection) -> Result<BinlogSettings, 
 }
 
 /// Returns the connection's database as the server spells it, which may be in lower case.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn database(connection: &mut MySqlConnection) -> Result<String, StoreError> {
     sqlx::query_scalar("select cast(coalesce(database(), '') as char)")
         .fetch_one(connection)
@@ -98,9 +92,6 @@ pub struct TableFacts {
 }
 
 /// Returns the tables of a connection's database.
-///
-/// # Errors
-/// A statement fails.
 pub async fn tables(connection: &mut MySqlConnection) -> Result<Vec<TableFacts>, StoreError> {
     let failed = || StoreError::query("read the tables");
     let names: Vec<(String, String)> = sqlx::query_as(
@@ -137,9 +128,6 @@ pub struct BinlogFiles {
 }
 
 /// Lists the binlog files. Requires REPLICATION CLIENT (MariaDB: BINLOG MONITOR).
-///
-/// # Errors
-/// A statement fails.
 pub async fn binlog_files(connection: &mut MySqlConnection) -> Result<BinlogFiles, StoreError> {
     let failed = || StoreError::query("list the binlog files");
     let variables = variables(connection).await?;
@@ -161,9 +149,6 @@ fn bytes(row: &MySqlRow) -> Result<u64, sqlx::Error> {
 
 /// Returns whether this user may read the binlog, according to its grants. A granted role counts as enough, since its
 /// privileges are not examined.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn may_replicate(connection: &mut MySqlConnection) -> Result<bool, StoreError> {
     let grants = grants(connection).await?;
     // Privileges are between `grant` and `on *.*`; a role is granted without `on`.
@@ -283,9 +268,6 @@ pub async fn check_triggers_allowed(connection: &mut MySqlConnection) -> Result<
 }
 
 /// Returns the server's time.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn server_time(connection: &mut MySqlConnection) -> Result<DateTime<Utc>, StoreError> {
     sqlx::query_scalar("select utc_timestamp(3)")
         .fetch_one(connection)
@@ -295,9 +277,6 @@ pub async fn server_time(connection: &mut MySqlConnection) -> Result<DateTime<Ut
 
 /// Returns how far a clock is ahead of the server's, negative if it is behind; zero if the round trip explains the
 /// difference.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn skew(
     connection: &mut MySqlConnection,
     clock: impl Fn() -> DateTime<Utc>,
@@ -315,9 +294,6 @@ pub async fn skew(
 }
 
 /// Like [`skew`], on a connection of the pool.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn pool_skew(
     pool: &MySqlPool,
     clock: impl Fn() -> DateTime<Utc>,
@@ -331,9 +307,6 @@ pub async fn pool_skew(
 
 /// Returns the number of statements of all clients that have inserted or updated rows since the server started, as a
 /// measure of its other work.
-///
-/// # Errors
-/// The server does not answer.
 pub async fn writes(connection: &mut MySqlConnection) -> Result<u64, StoreError> {
     let rows: Vec<(String, String)> =
         sqlx::query_as("show global status where variable_name in ('com_insert', 'com_update')")

@@ -11,9 +11,6 @@ pub type XaId = (i64, i64, Vec<u8>);
 
 /// Returns the XA transactions that are prepared and not ended; `None` if this user may not see them (MySQL asks for
 /// `XA_RECOVER_ADMIN`).
-///
-/// # Errors
-/// The server does not answer.
 pub async fn prepared(
     connection: &mut MySqlConnection,
 ) -> Result<Option<HashSet<XaId>>, StoreError> {

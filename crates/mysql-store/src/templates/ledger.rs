@@ -107,9 +107,6 @@ struct Read<T> {
 
 /// Returns the entries behind a position, at most `limit`, newest first. If there may be more, the last one is
 /// an [`Entry::Gap`].
-///
-/// # Errors
-/// A statement fails.
 pub async fn chunk(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -142,8 +139,8 @@ fn merged(
     limit: u32,
 ) -> Vec<Line> {
     let mut lines = Vec::new();
-    let (mut of_claims, mut of_movements) =
-        (claims.rows.into_iter().peekable(), movements.rows.into_iter().peekable());
+    let mut of_claims = claims.rows.into_iter().peekable();
+    let mut of_movements = movements.rows.into_iter().peekable();
     loop {
         let is_full = lines.len() >= limit as usize;
         let takes_claim = match (of_claims.peek(), of_movements.peek()) {

@@ -30,9 +30,6 @@ pub struct Totals {
 }
 
 /// Returns the sums over a template's ledger, or `None` if it has no stock row. Reads all of its movements.
-///
-/// # Errors
-/// The statement fails.
 pub async fn totals(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -60,9 +57,6 @@ pub async fn totals(
 
 /// Counts a template's held coupons, those whose hold is over included. `None`: it has more than [`COUNTED_MAX`]
 /// coupons, too many to count each time.
-///
-/// # Errors
-/// The statement fails.
 pub async fn held(
     connection: &mut MySqlConnection,
     template: TemplateId,

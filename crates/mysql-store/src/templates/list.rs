@@ -47,9 +47,6 @@ impl Behind {
 
 /// Returns the next templates of a merchant, or of all, in this order: at most `limit`, read by an index. Names those that
 /// cannot be read.
-///
-/// # Errors
-/// The statement fails.
 pub async fn chunk(
     connection: &mut MySqlConnection,
     merchant: Option<MerchantId>,
@@ -106,9 +103,6 @@ pub struct Account {
 }
 
 /// Returns the accounts of some templates.
-///
-/// # Errors
-/// The statement fails.
 pub async fn accounts(
     connection: &mut MySqlConnection,
     templates: &[TemplateId],
@@ -132,9 +126,6 @@ pub async fn accounts(
 }
 
 /// Counts the used coupons of a template, but no further than `most`: it reads as many entries of an index.
-///
-/// # Errors
-/// The statement fails.
 pub async fn used(
     connection: &mut MySqlConnection,
     template: TemplateId,

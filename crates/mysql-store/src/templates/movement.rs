@@ -107,7 +107,10 @@ impl<'a> New<'a> {
         delta: i64,
         (reason, actor): (&'a str, &'a str),
     ) -> Self {
-        let (kind, delta_stock, returned, request_id) = (Kind::Total, None, &[][..], None);
+        let kind = Kind::Total;
+        let delta_stock = None;
+        let returned = &[][..];
+        let request_id = None;
         Self { recorded, kind, delta, delta_stock, returned, request_id, reason, actor }
     }
 }
@@ -131,9 +134,6 @@ impl MovementPages {
     }
 
     /// Returns the next movements in their order, or `None` after the last ones.
-    ///
-    /// # Errors
-    /// The statement fails.
     pub async fn next(
         &mut self,
         connection: &mut MySqlConnection,
@@ -149,9 +149,6 @@ impl MovementPages {
 }
 
 /// Returns the next movements after `seq`, in order, at most 256.
-///
-/// # Errors
-/// The statement fails.
 pub async fn movements_after(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -170,9 +167,6 @@ pub async fn movements_after(
 }
 
 /// Returns the number of the last movement, 0 without one.
-///
-/// # Errors
-/// The statement fails.
 pub async fn last_movement(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -188,9 +182,6 @@ pub async fn last_movement(
 
 /// Returns the sum of the changes of the stock after movement `after` up to `last`, or `None` if MySQL does not show all of
 /// these movements yet.
-///
-/// # Errors
-/// The statement fails.
 pub async fn moved_between(
     connection: &mut MySqlConnection,
     template: TemplateId,

@@ -34,9 +34,6 @@ pub struct QueueFacts {
 }
 
 /// Returns what the stock row says about the queue, or `None` if there is no such template.
-///
-/// # Errors
-/// The statement fails.
 pub async fn queue_facts(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -53,9 +50,6 @@ pub async fn queue_facts(
 
 /// Returns the epoch and the queued epoch of each of these templates that exists. Reads no code that a newer version
 /// may have written, so no row keeps the others from being read.
-///
-/// # Errors
-/// A statement fails.
 pub async fn queue_epochs(
     connection: &mut MySqlConnection,
     templates: &[TemplateId],
@@ -156,9 +150,6 @@ pub async fn close_queue(
 
 /// Returns whether another template than this one may have queued claims: it was ever queued, its queue is not closed,
 /// and it is no draft, which cannot be claimed.
-///
-/// # Errors
-/// The statement fails.
 pub async fn is_other_open(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -180,9 +171,6 @@ pub async fn is_other_open(
 /// Returns templates that were ever queued, and are ended or whose window is over, but whose queue is not closed: at most
 /// [`UNCLOSED_MAX`], by id. Drafts are left out, since they cannot be claimed. A window is over at `now` and by the
 /// server's clock: a closed queue stays closed, so one caller whose clock is ahead must not close it.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unclosed_queues(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,

@@ -104,9 +104,6 @@ pub(crate) async fn create(
 /// Opens the stock row of a template that becomes published, or closes that of one that is paused or ended. Claims that
 /// were accepted before still land, unless they are to be rejected; a template that was never queued, or whose queue is
 /// closed, has none.
-///
-/// # Errors
-/// The statement fails.
 pub async fn set_open(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -132,9 +129,6 @@ pub async fn set_open(
 }
 
 /// Returns the stock row and the last movement, from one statement.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     template: TemplateId,

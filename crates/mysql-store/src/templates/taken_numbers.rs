@@ -42,9 +42,6 @@ impl NumberPages {
     }
 
     /// Returns the next page, which may be empty, or `None` at the end.
-    ///
-    /// # Errors
-    /// The statement fails.
     pub async fn next(
         &mut self,
         connection: &mut MySqlConnection,

@@ -23,9 +23,6 @@ use crate::{
 };
 
 /// Creates a template as a draft, with its stock row and the movement for its initial total.
-///
-/// # Errors
-/// The statement fails.
 pub async fn create(
     connection: &mut MySqlConnection,
     template: &Template,
@@ -95,9 +92,6 @@ pub(crate) fn bind_edited<'a>(
 }
 
 /// Returns a template of any merchant.
-///
-/// # Errors
-/// The statement fails.
 pub async fn get(
     connection: &mut MySqlConnection,
     id: TemplateId,
@@ -111,9 +105,6 @@ pub async fn get(
 }
 
 /// Returns a template, and keeps it from being edited until the transaction ends.
-///
-/// # Errors
-/// The statement fails.
 pub(crate) async fn get_shared(
     transaction: &mut MySqlConnection,
     id: TemplateId,
@@ -127,9 +118,6 @@ pub(crate) async fn get_shared(
 }
 
 /// Returns the templates with these ids, in any order. Unknown ids are left out.
-///
-/// # Errors
-/// A statement fails.
 pub async fn of_ids(
     connection: &mut MySqlConnection,
     ids: &[TemplateId],
@@ -149,9 +137,6 @@ pub async fn of_ids(
 }
 
 /// Returns templates beyond draft whose window ends after `ending_after`, and which changed after `changed_after`.
-///
-/// # Errors
-/// The statement fails.
 pub async fn changed(
     connection: &mut MySqlConnection,
     ending_after: DateTime<Utc>,
@@ -173,9 +158,6 @@ pub async fn changed(
 }
 
 /// Returns the template with the lowest id; ids rise with time.
-///
-/// # Errors
-/// The statement fails.
 pub async fn oldest(connection: &mut MySqlConnection) -> Result<Option<TemplateId>, StoreError> {
     let id: Option<i64> = sqlx::query_scalar("select min(id) from coupon_template")
         .fetch_one(connection)
@@ -185,9 +167,6 @@ pub async fn oldest(connection: &mut MySqlConnection) -> Result<Option<TemplateI
 }
 
 /// Locks the template until the transaction ends and returns its version, or `None` if there is no such template.
-///
-/// # Errors
-/// The statement fails.
 pub async fn hold_version(
     transaction: &mut MySqlConnection,
     id: TemplateId,
@@ -200,9 +179,6 @@ pub async fn hold_version(
 }
 
 /// Returns a merchant's templates with ids below `before`, the newest first.
-///
-/// # Errors
-/// The statement fails.
 pub async fn page(
     connection: &mut MySqlConnection,
     merchant_id: MerchantId,
@@ -229,9 +205,6 @@ pub struct Watched {
 }
 
 /// Returns templates beyond draft whose window opens at `opening_before` or earlier and ends after `ending_after`.
-///
-/// # Errors
-/// The statement fails.
 pub async fn watched(
     connection: &mut MySqlConnection,
     opening_before: DateTime<Utc>,
@@ -261,9 +234,6 @@ pub async fn watched(
 }
 
 /// Like [`change_state_with`]; claims that were accepted before a pause or an end land.
-///
-/// # Errors
-/// A statement fails.
 pub async fn change_state(
     connection: &mut MySqlConnection,
     template: &Template,
@@ -276,9 +246,6 @@ pub async fn change_state(
 /// Changes the state of a template of the given version, and opens or closes its guard row in the same transaction.
 /// `accepted` tells what a pause or an end does with the claims that were accepted before it. Returns false if the
 /// version has changed.
-///
-/// # Errors
-/// A statement fails.
 pub async fn change_state_with(
     connection: &mut MySqlConnection,
     template: &Template,

@@ -82,9 +82,6 @@ struct ChunkCoupon {
 }
 
 /// Returns the last move of a template, or `None` if issued coupons never had to follow a change.
-///
-/// # Errors
-/// The statement fails.
 pub async fn last(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -99,9 +96,6 @@ pub async fn last(
 }
 
 /// Returns the number of moves under way.
-///
-/// # Errors
-/// The statement fails.
 pub async fn under_way(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
     sqlx::query_scalar("select count(*) from validity_move where state = ?")
         .bind(MoveState::UnderWay.code())

@@ -32,9 +32,6 @@ pub struct Balance {
 }
 
 /// Returns every template's account, from one statement, which sees all tables at one moment.
-///
-/// # Errors
-/// The statement fails.
 pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, StoreError> {
     // No index has `issued_no`, so the coupons are read once, in the order of their rows.
     let rows = sqlx::query(
@@ -76,9 +73,6 @@ pub async fn balances(connection: &mut MySqlConnection) -> Result<Vec<Balance>, 
 }
 
 /// Returns every template with the epoch of its gate: far less to read than its account.
-///
-/// # Errors
-/// The statement fails.
 pub async fn epochs(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<(TemplateId, Epoch)>, StoreError> {

@@ -11,9 +11,6 @@ pub const BULK_ROWS: i64 = 10_000;
 
 /// Inserts [`BULK_ROWS`] coupons in one transaction, with ids from `first_id` on and a user for each, as changes for
 /// the tailer to follow. They belong to no template and no claim.
-///
-/// # Errors
-/// The statement fails.
 pub async fn insert_bulk(
     connection: &mut MySqlConnection,
     first_id: i64,
@@ -23,9 +20,6 @@ pub async fn insert_bulk(
 }
 
 /// Like [`insert_bulk`], with coupons that belong to a template, and to no claim.
-///
-/// # Errors
-/// The statement fails.
 pub async fn insert_bulk_of(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -38,9 +32,6 @@ pub async fn insert_bulk_of(
 
 /// Like [`insert_bulk_of`], with coupons that are held from a minute before `held_until` on, each of a claim of its
 /// own, and taken from the stock. For a draft of the platform's own merchant, whose gate is not loaded.
-///
-/// # Errors
-/// A statement fails.
 pub async fn hold_bulk(
     connection: &mut MySqlConnection,
     template: TemplateId,

@@ -18,9 +18,6 @@ const USABLE_SINCE: i64 = 20_261_124_000_040;
 /// the audit record does not name the replacement, or its times are not those of the cancellation and of the cancelled
 /// one's confirmation. Where issued coupons never had to follow a change of validity, its
 /// validity must also be that of the cancelled one, except that its last extension sets its end.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_replacements(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
@@ -62,9 +59,6 @@ pub async fn odd_replacements(
 
 /// Returns cancelled coupons without the line of the audit record that a revocation or replacement writes in its
 /// transaction. Returned coupons are left out: a movement names who cancelled them.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unrecorded_cancellations(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {

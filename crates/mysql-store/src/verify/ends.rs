@@ -72,9 +72,6 @@ macro_rules! moved_until {
 /// or cancelled after their deadline, or are unused or held although their deadline is at or before `overdue_at`. Orders may use a coupon and give it back any number
 /// of times, so changes of a coupon that was ever used are not counted here; the topic shows whether each was allowed.
 /// Coupons that cannot be read are left out: [`super::topic_rows::coupons_from`] names them.
-///
-/// # Errors
-/// The statement fails.
 pub async fn bad_ends(
     connection: &mut MySqlConnection,
     overdue_at: DateTime<Utc>,
@@ -86,7 +83,8 @@ pub async fn bad_ends(
              and version not between {least} and {least} + coalesce(moves, 0) + {EXTENSIONS} + {WAS_HELD})"
         )
     };
-    let (issued, ended) = (too_often(1), too_often(2));
+    let issued = too_often(1);
+    let ended = too_often(2);
     let sql = format!(
         "select coupon.* from user_coupon coupon \
          left join (select template_id, count(*) as moves from validity_move group by template_id) \
@@ -119,14 +117,12 @@ pub async fn bad_ends(
 /// under which it was used. An extended coupon must end as one of its extensions or changes says. Replacements have a
 /// validity of their own, and coupons that were held have theirs from the confirmation: they are not checked. Coupons
 /// that cannot be read are left out.
-///
-/// # Errors
-/// The statement fails.
 pub async fn bad_validities(
     connection: &mut MySqlConnection,
     now: DateTime<Utc>,
 ) -> Result<Vec<UserCoupon>, StoreError> {
-    let (extended_to, moved_until) = (extended_to!(), moved_until!());
+    let extended_to = extended_to!();
+    let moved_until = moved_until!();
     let sql = format!(
         "select coupon.* from user_coupon coupon join claim \
          on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
@@ -177,9 +173,6 @@ const RETURNS_RECORDED_SINCE: i64 = 20_261_123_000_001;
 /// Returns coupons whose row says that an order gave them back, although the audit record has no such return by that
 /// order. A return and its line are one transaction, so the row was changed otherwise. Coupons that were claimed before
 /// returns were recorded are not checked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unrecorded_returns(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {

@@ -44,9 +44,6 @@ pub struct OddCoupon {
 }
 
 /// Returns every template with parts of its stock row.
-///
-/// # Errors
-/// The statement fails.
 pub async fn terms(connection: &mut MySqlConnection) -> Result<Rows<Terms, i64>, StoreError> {
     let rows = sqlx::query(
         "select template.*, stock.open, stock.queue_closed, stock.terms, (select coalesce(max(version), 0) \
@@ -74,9 +71,6 @@ pub async fn terms(connection: &mut MySqlConnection) -> Result<Rows<Terms, i64>,
 }
 
 /// Returns coupons that disagree with their claim or template.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoupon>, StoreError> {
     sqlx::query_as(concat!(
         "select id, cast(merchant as signed) as merchant, cast(claimed as signed) as claimed, \
@@ -104,9 +98,6 @@ pub async fn odd_coupons(connection: &mut MySqlConnection) -> Result<Vec<OddCoup
 
 /// Returns claims under a key of the wrong kind: a fence under a client's key, or a claim under a fence's. True marks a
 /// fence. The claims of grants have keys that begin with `~g` ([`coupon::RequestId::grant`]).
-///
-/// # Errors
-/// The statement fails.
 pub async fn misplaced_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<(ClaimId, bool)>, StoreError> {

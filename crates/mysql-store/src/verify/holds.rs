@@ -18,9 +18,6 @@ const PAYMENTS: &str = "(select count(*) from coupon_payment payment force index
 
 /// Returns returned coupons that are not lapsed or cancelled, do not have their own ids as numbers, or had a number
 /// that was not allowed; and lapsed coupons that were not returned.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_returns(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
     let rows = sqlx::query(
         "select coupon.id from user_coupon coupon \
@@ -44,9 +41,6 @@ pub async fn odd_returns(connection: &mut MySqlConnection) -> Result<Vec<CouponI
 /// an allowed way: held, lapsed or cancelled ones whose deadline is not their claim's, or that ended on the wrong side
 /// of it; confirmed ones without exactly one payment; others with one. Replacements were never held and are not
 /// checked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_holds(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
     let sql = format!(
         "select coupon.id from user_coupon coupon straight_join claim on claim.id = coupon.claim_id \
@@ -66,9 +60,6 @@ pub async fn odd_holds(connection: &mut MySqlConnection) -> Result<Vec<CouponId>
 /// Returns confirmed coupons whose validity is neither their claim's, counted from the confirmation if it is relative,
 /// nor the template's present one. Extended coupons are not checked, nor those of templates that were edited twice or
 /// whose issued coupons followed a change of validity.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_confirmed_validities(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<CouponId>, StoreError> {
@@ -102,9 +93,6 @@ pub async fn odd_confirmed_validities(
 
 /// Returns landed claims whose template has no hold although they have one, or the other way round, or whose hold ends
 /// after the validity or not after the claim. The terms of a template's holds never change once it is published.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_held_claims(connection: &mut MySqlConnection) -> Result<Vec<ClaimId>, StoreError> {
     let rows = sqlx::query(
         "select claim.id from claim join coupon_template template on template.id = claim.template_id \
@@ -120,9 +108,6 @@ pub async fn odd_held_claims(connection: &mut MySqlConnection) -> Result<Vec<Cla
 
 /// Returns the references of payments whose coupons are not all of their merchant's claim, or that came after the hold
 /// had ended.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_payments(connection: &mut MySqlConnection) -> Result<Vec<String>, StoreError> {
     let rows = sqlx::query(
         "select payment.payment_ref from coupon_payment payment \
@@ -145,9 +130,6 @@ pub async fn odd_payments(connection: &mut MySqlConnection) -> Result<Vec<String
 
 /// Returns coupons that have their own ids as numbers although their template has a limit, they replace none, and were
 /// not returned.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_numbers(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
     let rows = sqlx::query(
         "select coupon.id from user_coupon coupon \

@@ -35,9 +35,6 @@ pub struct ImpossibleRow {
 }
 
 /// Returns rows of a table with values that no version writes.
-///
-/// # Errors
-/// The statement fails.
 pub async fn impossible_rows(
     connection: &mut MySqlConnection,
     table: &Table,
@@ -45,7 +42,8 @@ pub async fn impossible_rows(
     let of_rules = |text: fn(&Rule) -> String, separator: &str| {
         table.rules.iter().map(text).collect::<Vec<_>>().join(separator)
     };
-    let (name, from) = (table.name, &table.from);
+    let name = table.name;
+    let from = &table.from;
     let said = of_rules(|rule| format!("if({}, '{}', null)", rule.if_true(), rule.says()), ", ");
     let any = of_rules(Rule::if_true, " or ");
     let sql = format!(
@@ -54,7 +52,8 @@ pub async fn impossible_rows(
     );
     let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(connection).await;
     read_all("look for values that no version writes", rows, |row| {
-        let (name, wrong): (Option<String>, String) = (row.try_get("name")?, row.try_get("wrong")?);
+        let name: Option<String> = row.try_get("name")?;
+        let wrong: String = row.try_get("wrong")?;
         Ok(ImpossibleRow {
             row: name.unwrap_or_else(|| "a row without a name".to_owned()),
             wrong: wrong.split(';').map(str::to_owned).collect(),
@@ -88,7 +87,8 @@ impl Rule {
 impl Table {
     /// Claims.
     pub fn claims() -> Self {
-        let (landed, void) = (ClaimState::Landed.code(), ClaimState::Void.code());
+        let landed = ClaimState::Landed.code();
+        let void = ClaimState::Void.code();
         let rejected = ClaimState::Rejected.code();
         let most = limit::QUANTITY_MAX;
         let hashes: Vec<String> =
@@ -227,7 +227,8 @@ impl Table {
 
     /// Redemptions and rollbacks, also those that do not stand.
     pub fn redemptions() -> Self {
-        let (redeem, rollback) = (redemption::REDEEM, redemption::ROLLBACK);
+        let redeem = redemption::REDEEM;
+        let rollback = redemption::ROLLBACK;
         let most = limit::AMOUNT_MAX;
         Self {
             name: "concat('redemption ', made.id)",

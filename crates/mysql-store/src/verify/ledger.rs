@@ -43,9 +43,6 @@ pub struct LapseRow {
 
 /// Returns returned coupons with ids of `from` or above, at most `limit`, by id. Those that cannot be read are among
 /// [`super::topic_rows::coupons_from`] too.
-///
-/// # Errors
-/// The statement fails.
 pub async fn returned_coupons_from(
     connection: &mut MySqlConnection,
     from: i64,
@@ -64,9 +61,6 @@ pub async fn returned_coupons_from(
 }
 
 /// Returns users' lapses from (`template`, `user`) on, at most `limit`, by primary key.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lapses_from(
     connection: &mut MySqlConnection,
     (template, user): (i64, i64),
@@ -95,9 +89,6 @@ pub async fn lapses_from(
 const LAPSES_PER_PAGE: u32 = 10_000;
 
 /// Returns the lapses of a template's users from `user` on, ordered; empty at the end.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lapses_of_template_from(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -116,9 +107,6 @@ pub async fn lapses_of_template_from(
 }
 
 /// Returns how often each of these users let holds of a template lapse; none for a user who never did.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lapses_of_users(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -142,9 +130,6 @@ pub async fn lapses_of_users(
 }
 
 /// Returns templates whose movements are not numbered 1, 2, 3 and so on.
-///
-/// # Errors
-/// The statement fails.
 pub async fn gaps_in_movements(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<TemplateId>, StoreError> {
@@ -159,9 +144,6 @@ pub async fn gaps_in_movements(
 }
 
 /// Returns the sum of a template's ledger, as the view `stock_ledger` shows it.
-///
-/// # Errors
-/// The statement fails.
 pub async fn sum_of_ledger(
     connection: &mut MySqlConnection,
     template: TemplateId,

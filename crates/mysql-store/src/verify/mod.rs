@@ -70,9 +70,6 @@ pub struct UnevenClaim {
 }
 
 /// Returns landed claims with more or fewer coupons than their quantity.
-///
-/// # Errors
-/// The statement fails.
 pub async fn uneven_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<UnevenClaim>, StoreError> {
@@ -94,9 +91,6 @@ pub async fn uneven_claims(
 }
 
 /// Returns coupons without a landed claim of their user.
-///
-/// # Errors
-/// The statement fails.
 pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
     let ids: Vec<i64> = sqlx::query_scalar(
         "select coupon.id from user_coupon coupon \
@@ -133,9 +127,6 @@ pub struct Holding {
 /// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Returned coupons do not
 /// count, nor do replacements: each is in the place of a cancelled coupon, which counts. Both have their own ids as
 /// numbers; [`odd_numbers`] finds others that do.
-///
-/// # Errors
-/// The statement fails.
 pub async fn over_limit(connection: &mut MySqlConnection) -> Result<Vec<Holding>, StoreError> {
     sqlx::query_as(
         "select coupon.template_id, coupon.user_id, count(*) as coupons, \
@@ -166,9 +157,6 @@ pub struct LandedRow {
 }
 
 /// Returns every landed claim of a template.
-///
-/// # Errors
-/// A statement fails.
 pub async fn landed_claims(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -231,9 +219,6 @@ impl CouponCounts {
 }
 
 /// Counts the coupons of one template, or of all.
-///
-/// # Errors
-/// The statement fails.
 pub async fn count_coupons(
     connection: &mut MySqlConnection,
     template: Option<TemplateId>,
@@ -267,9 +252,6 @@ pub async fn count_coupons(
 }
 
 /// Returns how long after its deadline each coupon of a template expired or lapsed, ascending.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lateness(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -291,9 +273,6 @@ pub async fn lateness(
 
 /// Runs one statement as is and returns the number of changed rows. For tests that damage data and expect the verifier
 /// to find it.
-///
-/// # Errors
-/// The statement fails.
 pub async fn execute(connection: &mut MySqlConnection, sql: &str) -> Result<u64, StoreError> {
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
         .execute(connection)

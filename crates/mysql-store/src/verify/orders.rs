@@ -31,9 +31,6 @@ pub enum OddOrderWhy {
 }
 
 /// Returns orders whose row and whose redemptions disagree.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_orders(connection: &mut MySqlConnection) -> Result<Vec<OddOrder>, StoreError> {
     let rows = sqlx::query(
         "select merchant_id, order_ref, torn, unmade from (select named.merchant_id, named.order_ref, \
@@ -84,9 +81,6 @@ pub struct LostUse {
 /// Returns uses in the audit record without a redemption, and returns of used coupons without a redemption that was
 /// rolled back. An order that gave a coupon back cannot use it again, so there is one of each at most. Coupons that were
 /// claimed before redemptions were recorded are not checked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn lost_uses(connection: &mut MySqlConnection) -> Result<Vec<LostUse>, StoreError> {
     let rows = sqlx::query(concat!(
         "select entry.id, coupon.id as coupon, entry.action = 'coupon.unuse' as was_returned \

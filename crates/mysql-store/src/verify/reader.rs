@@ -43,7 +43,8 @@ impl Reader {
             .max_connections(connections)
             .acquire_timeout(ACQUIRE_MAX)
             .after_connect(move |connection, _| {
-                let (known, opening) = (Arc::clone(&known), opening.clone());
+                let known = Arc::clone(&known);
+                let opening = opening.clone();
                 Box::pin(async move {
                     session::set_up(connection, &opening).await?;
                     let number = number_of(connection).await?;
@@ -127,17 +128,11 @@ pub async fn sessions(
 }
 
 /// Returns how many rows the server has read for this connection, for tests of the cost of statements.
-///
-/// # Errors
-/// The statement fails.
 pub async fn rows_read(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
     status(connection, "session", "Handler_read%").await
 }
 
 /// Returns the sum of the server's counters whose names are like `pattern`, for tests of the cost of statements.
-///
-/// # Errors
-/// The statement fails.
 pub async fn counted(connection: &mut MySqlConnection, pattern: &str) -> Result<i64, StoreError> {
     status(connection, "global", pattern).await
 }

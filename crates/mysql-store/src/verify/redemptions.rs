@@ -14,9 +14,6 @@ pub(super) const RECORDED_SINCE: i64 = 20_261_124_000_001;
 
 /// Returns used coupons without a standing redemption for their order. Coupons that were claimed before redemptions
 /// were recorded are not checked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unredeemed(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
     let rows = sqlx::query(
         "select coupon.id from user_coupon coupon where coupon.status = ? \
@@ -37,9 +34,6 @@ pub async fn unredeemed(connection: &mut MySqlConnection) -> Result<Vec<CouponId
 
 /// Returns redemptions that stand although their coupon is not used for their order, or is another user's, template's or
 /// merchant's.
-///
-/// # Errors
-/// The statement fails.
 pub async fn unused(connection: &mut MySqlConnection) -> Result<Vec<RedemptionId>, StoreError> {
     let rows = sqlx::query(
         "select made.id from redemption made left join redemption undone on undone.undoes = made.id \
@@ -57,9 +51,6 @@ pub async fn unused(connection: &mut MySqlConnection) -> Result<Vec<RedemptionId
 }
 
 /// Returns rollbacks that undo no redemption, or differ from the one that they undo.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_rollbacks(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<RedemptionId>, StoreError> {
@@ -81,9 +72,6 @@ pub async fn odd_rollbacks(
 
 /// Returns orders by name whose discounts are negative or exceed the amount, or whose redemptions state another amount,
 /// currency, user or time than the order itself.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_sums(connection: &mut MySqlConnection) -> Result<Vec<String>, StoreError> {
     let rows = sqlx::query(
         "select made.order_ref from redemption made left join redemption_order named \
@@ -105,9 +93,6 @@ pub async fn odd_sums(connection: &mut MySqlConnection) -> Result<Vec<String>, S
 }
 
 /// Counts all redemptions, standing or not.
-///
-/// # Errors
-/// The statement fails.
 pub async fn count_redemptions(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
     sqlx::query_scalar("select count(*) from redemption where kind = ?")
         .bind(REDEEM)

@@ -7,9 +7,6 @@ use super::{EXAMPLES, read_all};
 use crate::StoreError;
 
 /// Returns rejected claims that have a coupon.
-///
-/// # Errors
-/// The statement fails.
 pub async fn rejected_with_coupons(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<ClaimId>, StoreError> {
@@ -27,9 +24,6 @@ pub async fn rejected_with_coupons(
 
 /// Returns rejected claims without a known reason or the time of their admission, or whose user a rebuilt gate would not
 /// look up.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_rejections(connection: &mut MySqlConnection) -> Result<Vec<ClaimId>, StoreError> {
     let rows = sqlx::query(
         "select claim.id from claim left join rejected_user noted \
@@ -48,9 +42,6 @@ pub async fn odd_rejections(connection: &mut MySqlConnection) -> Result<Vec<Clai
 
 /// Returns templates whose queued epoch is above that of direct landings, whose mode queues claims although
 /// `ever_queued` is not set, or whose queue is closed although accepted claims may land.
-///
-/// # Errors
-/// The statement fails.
 pub async fn odd_queues(connection: &mut MySqlConnection) -> Result<Vec<TemplateId>, StoreError> {
     let rows = sqlx::query(
         "select template.id from coupon_template template \
@@ -67,9 +58,6 @@ pub async fn odd_queues(connection: &mut MySqlConnection) -> Result<Vec<Template
 }
 
 /// Counts the rejected claims.
-///
-/// # Errors
-/// The statement fails.
 pub async fn count_rejections(connection: &mut MySqlConnection) -> Result<i64, StoreError> {
     sqlx::query_scalar("select count(*) from claim where state = ?")
         .bind(ClaimState::Rejected.code())

@@ -46,9 +46,6 @@ pub struct TemplateRow {
 }
 
 /// Returns coupons with ids of `from` or above, at most `limit`, by id.
-///
-/// # Errors
-/// The statement fails.
 pub async fn coupons_from(
     connection: &mut MySqlConnection,
     from: i64,
@@ -71,9 +68,6 @@ pub(super) fn coupon_name(id: &i64) -> String {
 }
 
 /// Returns templates with ids of `from` or above, at most `limit`, by id.
-///
-/// # Errors
-/// The statement fails.
 pub async fn templates_from(
     connection: &mut MySqlConnection,
     from: i64,
@@ -103,9 +97,6 @@ pub(super) fn template_name(id: &i64) -> String {
 }
 
 /// Returns movements from (`template`, `seq`) on, at most `limit`, by primary key.
-///
-/// # Errors
-/// The statement fails.
 pub async fn movements_from(
     connection: &mut MySqlConnection,
     (template, seq): (i64, i64),

@@ -25,9 +25,6 @@ pub struct ClaimKey {
 }
 
 /// Returns every coupon of these users, by user. Those that cannot be read are named by their ids.
-///
-/// # Errors
-/// The statement fails.
 pub async fn coupons_of_users(
     connection: &mut MySqlConnection,
     users: &[UserId],
@@ -59,9 +56,6 @@ pub async fn coupons_of_users(
 }
 
 /// Returns how many coupons each of these users has; none for a user without.
-///
-/// # Errors
-/// The statement fails.
 pub async fn coupon_counts_of_users(
     connection: &mut MySqlConnection,
     users: &[UserId],
@@ -83,9 +77,6 @@ pub async fn coupon_counts_of_users(
 
 /// Returns these users' numbers of a template with a limit, ascending. Returned coupons and replacements have
 /// numbers beyond every limit, which are left out.
-///
-/// # Errors
-/// The statement fails.
 pub async fn numbers_of_users(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -112,9 +103,6 @@ pub async fn numbers_of_users(
 }
 
 /// Returns those of these claims of a template that have landed.
-///
-/// # Errors
-/// The statement fails.
 pub async fn claims_by_id(
     connection: &mut MySqlConnection,
     template: TemplateId,
@@ -166,9 +154,6 @@ pub struct ClaimEnd {
 }
 
 /// Returns the rows of these claims. One without a row is left out: it is under way, or came too late.
-///
-/// # Errors
-/// A statement fails.
 pub async fn ends_of(
     connection: &mut MySqlConnection,
     ids: &[ClaimId],

@@ -23,7 +23,8 @@ async fn a_fence_stands_however_often_it_is_placed() {
 #[tokio::test]
 async fn a_fence_in_another_template_stays_for_a_lookup_and_moves_for_who_holds_the_claim() {
     let mut store = Store::with_template("fence elsewhere", 10).await;
-    let (connection, id) = (&mut store.connection, ClaimId(5));
+    let connection = &mut store.connection;
+    let id = ClaimId(5);
     let elsewhere = TemplateId(TEMPLATE.0 + 1);
     fence::place(connection, elsewhere, USER, id, now()).await.unwrap();
     let looked_up = fence::place(connection, TEMPLATE, USER, id, now()).await.unwrap();
@@ -42,7 +43,8 @@ async fn only_fences_of_other_templates_are_lifted() {
     let landed = landing("a", &[1]);
     store.land(std::slice::from_ref(&landed)).await;
     let connection = &mut store.connection;
-    let (own, foreign) = (ClaimId(5), ClaimId(6));
+    let own = ClaimId(5);
+    let foreign = ClaimId(6);
     fence::place(connection, TEMPLATE, USER, own, now()).await.unwrap();
     fence::place(connection, TemplateId(TEMPLATE.0 + 1), USER, foreign, now()).await.unwrap();
     let held = [own, foreign, landed.landed.id, ClaimId(7)].map(|id| (id, TEMPLATE));
@@ -67,7 +69,8 @@ async fn a_fence_finds_that_its_admission_landed() {
 async fn a_fence_waits_for_an_open_landing_and_then_wins_or_loses() {
     for (ends, expected) in [(true, Fence::Landed), (false, Fence::Stands)] {
         let mut store = Store::with_template("fence waits", 10).await;
-        let (mut lander, mut fencer) = (store.another().await, store.another().await);
+        let mut lander = store.another().await;
+        let mut fencer = store.another().await;
         let fencer_id = id_of(&mut fencer).await;
         let mut transaction = lander.begin().await.unwrap();
         let insert = "insert into claim (template_id, user_id, request_id, id, quantity, state, \
@@ -89,8 +92,10 @@ async fn of_many_fences_and_one_landing_exactly_one_kind_wins() {
     for round in 0..20 {
         let landing = landing(&format!("key-{round}"), &[1]);
         let id = landing.landed.id;
-        let (mut one, mut other) = (store.another().await, store.another().await);
-        let (mut lander, landings) = (store.another().await, [landing]);
+        let mut one = store.another().await;
+        let mut other = store.another().await;
+        let mut lander = store.another().await;
+        let landings = [landing];
         let (attempt, one, other) = tokio::join!(
             mysql_store::landing::land(&mut lander, LandingMode::Direct, &landings),
             fence::place(&mut one, TEMPLATE, USER, id, now()),

@@ -268,7 +268,8 @@ async fn the_guard_join_reads_the_demands_first_and_the_stock_by_its_key() {
             })
             .collect();
         let place = |name: &str| plan.iter().position(|(table, ..)| table.starts_with(name));
-        let (demand, stock) = (place("<derived"), place("stock").unwrap());
+        let demand = place("<derived");
+        let stock = place("stock").unwrap();
         assert!(demand.unwrap() < stock, "{plan:?}");
         let (_, kind, key) = &plan[stock];
         assert_eq!(

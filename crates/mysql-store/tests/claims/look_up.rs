@@ -25,7 +25,8 @@ async fn ids(
 #[tokio::test]
 async fn a_users_coupons_come_newest_first_in_pages_and_only_the_merchants_own() {
     let mut store = Store::with_template("look up coupons", 10).await;
-    let (first, second) = (landing("a", &[1]), landing("b", &[2, 3]));
+    let first = landing("a", &[1]);
+    let second = landing("b", &[2, 3]);
     let strangers = landing_of(TEMPLATE, UserId(USER.0 + 1), "c", &[1]);
     let mut others = landing("d", &[4]);
     others.merchant_id = MerchantId(MERCHANT.0 + 1);
@@ -54,7 +55,8 @@ async fn a_page_of_what_a_merchant_sees_of_a_user_reads_a_page_however_much_ther
     let of_each = KINDS.len() as i64 * OF_EACH / 2;
     for (merchant, coupons) in [(1, of_each), (2, of_each), (3, 0)] {
         let merchant = MerchantId(merchant);
-        let (mut before, mut walked) = (None, Vec::new());
+        let mut before = None;
+        let mut walked = Vec::new();
         loop {
             let reads = rows_read(connection).await;
             let rows = look_up::coupons_of(connection, merchant, HOT, before, LIMIT).await;

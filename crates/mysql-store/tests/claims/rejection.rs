@@ -60,13 +60,17 @@ async fn a_rejection_is_written_once_and_is_final_for_its_key_through_both_doors
 #[tokio::test]
 async fn every_look_shows_a_rejection_and_its_reason() {
     let mut store = Store::with_queue("rejected looks", 0).await;
-    let (key, free) = ("a", RequestId::from_client("b").unwrap());
+    let key = "a";
+    let free = RequestId::from_client("b").unwrap();
     let sold_out = queued(landing(key, &[1]));
-    let (id, reason) = (sold_out.landed.id, RejectReason::SoldOut);
+    let id = sold_out.landed.id;
+    let reason = RejectReason::SoldOut;
     assert_eq!(reject(&mut store, &sold_out, reason).await, RejectOutcome::Written);
     let connection = &mut store.connection;
     let fate = look_up::claim_fate(connection, id).await.unwrap();
-    let (template_id, user_id, at) = (TEMPLATE, USER, now());
+    let template_id = TEMPLATE;
+    let user_id = USER;
+    let at = now();
     assert_eq!(fate, Some(ClaimFate::Rejected { id, template_id, user_id, reason, at }));
     let request = &sold_out.admission.claim.request_id;
     let stored = look_up::by_key(connection, TEMPLATE, USER, request).await.unwrap();
@@ -136,7 +140,8 @@ async fn a_claim_fails_only_while_it_has_no_row_and_its_epoch_lasts() {
 async fn a_rejection_waits_for_a_rebuild_and_is_then_too_late() {
     let mut store = Store::with_queue("rejected late", 1).await;
     let short = queued(landing("a", &[1, 2]));
-    let (mut rebuilder, mut lander) = (store.another().await, store.another().await);
+    let mut rebuilder = store.another().await;
+    let mut lander = store.another().await;
     let lander_id = id_of(&mut lander).await;
     let mut rebuild = rebuilder.begin().await.unwrap();
     execute(&mut rebuild, "update template_stock set epoch = 2, queued_epoch = 2").await;
@@ -164,7 +169,8 @@ async fn a_key_with_an_answer_under_another_id_gets_a_fence_while_its_epoch_last
 
     let late = queued(landing("a", &[3]));
     let id = late.landed.id;
-    let (mut rebuilder, mut lander) = (store.another().await, store.another().await);
+    let mut rebuilder = store.another().await;
+    let mut lander = store.another().await;
     let lander_id = id_of(&mut lander).await;
     let mut rebuild = rebuilder.begin().await.unwrap();
     execute(&mut rebuild, "update template_stock set epoch = 2, queued_epoch = 2").await;
@@ -185,7 +191,8 @@ async fn of_a_landing_and_a_rejection_of_one_claim_exactly_one_wins() {
     for user in 1..=20 {
         let claim = queued(landing_of(TEMPLATE, UserId(user), "a", &[1]));
         let landings = [claim.clone()];
-        let (mut lander, mut rejecter) = (store.another().await, store.another().await);
+        let mut lander = store.another().await;
+        let mut rejecter = store.another().await;
         let (attempt, rejected) = tokio::join!(
             landing::land(&mut lander, LandingMode::Queued, &landings),
             landing::reject(&mut rejecter, &claim, RejectReason::Failed, now()),

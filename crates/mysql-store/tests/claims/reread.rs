@@ -25,7 +25,8 @@ async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
     let asked = [landed.clone(), fenced, same_key, same_number, other_user, nowhere];
     let found = landing::reread(connection, LandingMode::Direct, &asked).await.unwrap();
 
-    let (epoch, queued_epoch) = (EPOCH, Epoch(0));
+    let epoch = EPOCH;
+    let queued_epoch = Epoch(0);
     let free = FoundRows {
         by_key: None,
         fenced: false,
@@ -70,7 +71,8 @@ async fn a_reread_sees_the_stock_row_as_it_is_now() {
 async fn a_claim_that_lands_during_the_reread_is_seen() {
     let mut store = Store::with_template("reread last", 10).await;
     let mine = landing("a", &[1]);
-    let (mut locker, mut reader) = (store.another().await, store.another().await);
+    let mut locker = store.another().await;
+    let mut reader = store.another().await;
     let reader_id = id_of(&mut reader).await;
     execute(&mut locker, "lock tables user_coupon write").await;
     let asked = mine.clone();

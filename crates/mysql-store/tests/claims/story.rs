@@ -11,8 +11,10 @@ use crate::harness::{LEFT_AFTER, Store, TEMPLATE, landing, now, queued};
 #[tokio::test]
 async fn a_claim_tells_its_admission_and_its_coupons_are_read_together() {
     let mut store = Store::with_queue("story", 10).await;
-    let (direct, queued) = (landing("a", &[1, 2, 3]), queued(landing("b", &[4])));
-    let (direct_id, queued_id) = (direct.landed.id, queued.landed.id);
+    let direct = landing("a", &[1, 2, 3]);
+    let queued = queued(landing("b", &[4]));
+    let direct_id = direct.landed.id;
+    let queued_id = queued.landed.id;
     let mut ids: Vec<CouponId> = direct.landed.coupons.iter().map(|coupon| coupon.id).collect();
     ids.extend(queued.landed.coupons.iter().map(|coupon| coupon.id));
     store.land(&[direct]).await;

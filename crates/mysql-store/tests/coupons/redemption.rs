@@ -18,7 +18,8 @@ const ORDER: OrderName<'static> = OrderName { merchant_id: MERCHANT, order_ref: 
 
 /// Sums up in pieces of `rows_max`.
 async fn totals(store: &mut Store, rows_max: u32) -> Totals {
-    let (mut totals, mut after) = (Totals::default(), None);
+    let mut totals = Totals::default();
+    let mut after = None;
     loop {
         let connection = &mut store.connection;
         let piece =
@@ -157,7 +158,8 @@ async fn an_order_remembers_its_request_and_its_first_cancellation() {
 #[tokio::test]
 async fn an_order_is_shared_by_those_who_ask_for_that_and_the_others_wait() {
     let mut store = Store::new("order locks").await;
-    let (mut first, mut second) = (store.another().await, store.another().await);
+    let mut first = store.another().await;
+    let mut second = store.another().await;
     assert!(redemption_order::add(&mut first, ORDER, now()).await.unwrap());
     for connection in [&mut first, &mut second] {
         execute(connection, "begin").await;

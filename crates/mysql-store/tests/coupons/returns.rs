@@ -78,7 +78,8 @@ async fn a_payment_that_waited_for_a_lock_until_the_hold_was_over_is_refused() {
     let mut holder = connect::begin(&pool).await.unwrap();
     execute(&mut holder, "select * from user_coupon for update").await;
     let paid = tokio::spawn({
-        let (url, one) = (store.url.clone(), one.clone());
+        let url = store.url.clone();
+        let one = one.clone();
         async move { try_confirm(&url, "pay-1", &one, (&ids(&one), server_now)).await }
     });
     // The lock is held until MySQL's clock is past the end.
@@ -171,7 +172,8 @@ async fn a_lapse_gives_back_unit_and_number_once_and_counts_for_its_user() {
 #[tokio::test]
 async fn a_hold_lapses_not_before_its_end_and_is_cancelled_not_after_it() {
     let mut store = holding("not before", 9).await;
-    let (over, open) = (held("a", &[1], passed()), held("b", &[2], now() + TimeDelta::minutes(1)));
+    let over = held("a", &[1], passed());
+    let open = held("b", &[2], now() + TimeDelta::minutes(1));
     store.land(&[over.clone(), open.clone()]).await;
     let both = [ids(&over), ids(&open)].concat();
     // MySQL's clock has not reached the second deadline, although the caller's has.

@@ -15,7 +15,9 @@ use crate::{
 
 /// Counts a template's coupons in pieces of `rows_max`. Returns the counts and the number of pieces.
 async fn counted(store: &mut Store, rows_max: u32, later: TimeDelta) -> (StatusCounts, u32) {
-    let (mut counts, mut after, mut pieces) = (StatusCounts::default(), None, 0);
+    let mut counts = StatusCounts::default();
+    let mut after = None;
+    let mut pieces = 0;
     loop {
         let at = now() + later;
         let connection = &mut store.connection;

@@ -45,7 +45,8 @@ async fn of_two_orders_at_the_same_time_one_gets_the_coupon() {
     for key in ["a", "b", "c", "d", "e"] {
         let number = key.as_bytes()[0] - b'a' + 1;
         let id = landed(&mut store, landing(key, &[number])).await;
-        let (mut one, mut other) = (store.another().await, store.another().await);
+        let mut one = store.another().await;
+        let mut other = store.another().await;
         let (one, other) = tokio::join!(
             user_coupon::use_for_order(&mut one, USER, id, "one", now()),
             user_coupon::use_for_order(&mut other, USER, id, "other", now()),
@@ -181,8 +182,9 @@ mod full {
     async fn no_use_or_return_that_others_overtake_is_answered_that_a_valid_coupon_has_expired() {
         let mut store = Store::with_template("overtaken", 10).await;
         let id = landed(&mut store, landing("a", &[1])).await;
-        let (mut one, mut other, mut third) =
-            (store.another().await, store.another().await, store.another().await);
+        let mut one = store.another().await;
+        let mut other = store.another().await;
+        let mut third = store.another().await;
         let mut order = "first".to_owned();
         let at = now();
         user_coupon::use_for_order(&mut one, USER, id, &order, at).await.unwrap();
@@ -193,7 +195,9 @@ mod full {
                 user_coupon::use_for_order(&mut other, USER, id, &second, at),
                 user_coupon::unuse_for_order(&mut third, USER, id, &third_order, at),
             );
-            let (back, used, elsewhere) = (back.unwrap(), used.unwrap(), elsewhere.unwrap());
+            let back = back.unwrap();
+            let used = used.unwrap();
+            let elsewhere = elsewhere.unwrap();
             assert!(matches!(back, Unuse::GivenBack(_)), "{back:?}");
             assert!(matches!(used, Use::Used(_) | Use::UsedElsewhere(_)), "{used:?}");
             let fair = matches!(elsewhere, Unuse::GivenBack(_) | Unuse::UsedElsewhere(_));

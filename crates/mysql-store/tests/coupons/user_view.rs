@@ -93,7 +93,8 @@ async fn a_rebuild_reads_what_is_unused_and_whatever_changed_lately() {
     let rows = user_view::rows_of_few(connection, USER, since, 3).await.unwrap().unwrap();
     let mut found: Vec<_> = rows.iter().map(|row| (row.id, row.status)).collect();
     found.sort_by_key(|(id, _)| *id);
-    let (unused, used) = (CouponStatus::Unused, CouponStatus::Used);
+    let unused = CouponStatus::Unused;
+    let used = CouponStatus::Used;
     assert_eq!(found, [(ids[0], unused), (ids[2], used), (ids[4], unused)]);
     let too_many = user_view::rows_of_few(connection, USER, since, 1).await.unwrap();
     assert_eq!(too_many, None, "two are unused, and two used");
@@ -224,8 +225,9 @@ async fn a_walk_over_ended_coupons_sees_each_that_was_there_throughout_exactly_o
             ids_of(&all)
         };
         let throughout = all(connection).await;
-        let (limit, mut seen, mut behind): (_, Vec<CouponId>, Option<UserCoupon>) =
-            (rng.u32(1..7), Vec::new(), None);
+        let limit = rng.u32(1..7);
+        let mut seen: Vec<CouponId> = Vec::new();
+        let mut behind: Option<UserCoupon> = None;
         loop {
             let found = if is_used {
                 used_page(connection, behind.as_ref().map(ListPosition::of), limit).await
@@ -264,7 +266,8 @@ async fn a_page_reads_a_page_however_long_the_list_is() {
     let cost = rows_read(connection).await;
     let own = rows_read(connection).await - cost;
     for status in [CouponStatus::Unused, CouponStatus::Used, CouponStatus::Held] {
-        let (mut behind, mut walked) = (None, Vec::new());
+        let mut behind = None;
+        let mut walked = Vec::new();
         loop {
             let before = rows_read(connection).await;
             let rows = user_view::page(connection, HOT, status, behind, LIMIT).await;
@@ -282,7 +285,8 @@ async fn a_page_reads_a_page_however_long_the_list_is() {
         assert!(walked.is_sorted_by(|left, right| left > right), "{status:?}");
     }
     for list in [Overdue::Expired, Overdue::Lapsed] {
-        let (mut behind, mut walked) = (None, Vec::new());
+        let mut behind = None;
+        let mut walked = Vec::new();
         loop {
             let before = rows_read(connection).await;
             let rows = user_view::overdue_page(connection, HOT, list, behind, LIMIT, now());

@@ -14,7 +14,8 @@ const LEAD: u32 = 3_600;
 async fn a_cursor_walks_each_unused_coupon_of_its_shard_once_and_never_goes_back() {
     let mut store = Store::new("expiring").await;
     let connection = &mut store.connection;
-    let (now, second) = (now(), TimeDelta::seconds(1));
+    let now = now();
+    let second = TimeDelta::seconds(1);
     // Id, shard, status and deadline in seconds from now; two end at the same moment.
     let rows = [(9, 6, 0, 1), (3, 6, 0, 2), (5, 6, 0, 2), (4, 6, 0, 9), (6, 6, 1, 2), (7, 5, 0, 2)];
     for (id, expiry_shard, status, ends_in) in rows {

@@ -60,7 +60,8 @@ async fn neither_clock_alone_can_end_a_coupon() {
     let now = settings::server_time(connection).await.unwrap();
     let hour = TimeDelta::hours(1);
     insert(connection, 1, &[now + hour, now - hour]).await;
-    let (ahead, behind) = (now + hour * 2, now - hour * 2);
+    let ahead = now + hour * 2;
+    let behind = now - hour * 2;
     // With our clock ahead, the server's keeps coupon 1. With our clock behind, it keeps coupon 2
     // by itself.
     assert_eq!(ids(&expiry::due(connection, SHARD, None, ahead, 10).await.unwrap()), [2]);
@@ -112,7 +113,8 @@ async fn a_flip_that_waits_for_one_coupon_holds_none_of_the_statements_before() 
     let now = settings::server_time(&mut store.connection).await.unwrap();
     let count = i64::try_from(FLIP_MAX).unwrap() * 2;
     insert(&mut store.connection, 1, &vec![now; FLIP_MAX * 2]).await;
-    let (mut user, mut worker) = (store.another().await, store.another().await);
+    let mut user = store.another().await;
+    let mut worker = store.another().await;
     execute(&mut user, "begin").await;
     execute(&mut user, &format!("select id from user_coupon where id = {count} for update")).await;
     let worker_id = id_of(&mut worker).await;

@@ -24,7 +24,8 @@ async fn insert(
 async fn deadlines_of_all_shards_are_counted_between_two_times_unused_ones_only() {
     let mut store = Store::new("expiryreport").await;
     let connection = &mut store.connection;
-    let (now, hour) = (now(), TimeDelta::hours(1));
+    let now = now();
+    let hour = TimeDelta::hours(1);
     assert_eq!(report::earliest_deadline(connection).await.unwrap(), None);
     let ends = [now - hour, now, now + hour - TimeDelta::milliseconds(1), now + hour];
     for (id, until) in (1..).zip(ends) {
@@ -48,7 +49,8 @@ async fn deadlines_of_all_shards_are_counted_between_two_times_unused_ones_only(
 async fn lateness_is_that_of_the_latest_hundred_flips_of_each_shard_of_a_day() {
     let mut store = Store::new("lateness").await;
     let connection = &mut store.connection;
-    let (now, ms) = (now(), TimeDelta::milliseconds);
+    let now = now();
+    let ms = TimeDelta::milliseconds;
     assert!(report::lateness(connection, now).await.unwrap().is_empty());
     // One shard. Its 101st flip is not reported; the earlier the deadline, the later the flip.
     for number in 0..=100 {

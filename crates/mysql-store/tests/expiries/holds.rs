@@ -28,7 +28,8 @@ async fn insert(connection: &mut MySqlConnection, rows: &[(i64, u8, DateTime<Utc
 async fn the_next_deadline_is_that_of_the_first_unused_or_held_coupon() {
     let mut store = Store::new("next of both").await;
     let connection = &mut store.connection;
-    let (now, second) = (now(), TimeDelta::seconds(1));
+    let now = now();
+    let second = TimeDelta::seconds(1);
     assert_eq!(expiry::next_deadline(connection, SHARD).await.unwrap(), None);
     insert(connection, &[(1, UNUSED, now + second * 5), (2, LAPSED, now)]).await;
     assert_eq!(expiry::next_deadline(connection, SHARD).await.unwrap(), Some(now + second * 5));
@@ -50,7 +51,8 @@ async fn holds_are_due_by_both_clocks_and_are_read_on_behind_the_last_one() {
     let mut store = Store::new("due holds").await;
     let connection = &mut store.connection;
     let now = settings::server_time(connection).await.unwrap();
-    let (hour, second) = (TimeDelta::hours(1), TimeDelta::seconds(1));
+    let hour = TimeDelta::hours(1);
+    let second = TimeDelta::seconds(1);
     let over = [(1, HELD, now - hour), (2, UNUSED, now - hour), (9, HELD, now - second)];
     insert(connection, &over).await;
     insert(connection, &[(5, HELD, now - second), (6, HELD, now + hour)]).await;
@@ -103,7 +105,8 @@ async fn held_coupons_are_counted_as_overdue_and_unannounced_like_unused_ones() 
 async fn lateness_is_reported_of_lapses_too() {
     let mut store = Store::new("lapse lateness").await;
     let connection = &mut store.connection;
-    let (now, ms) = (now(), TimeDelta::milliseconds);
+    let now = now();
+    let ms = TimeDelta::milliseconds;
     for (id, status, late) in [(1, 2, 30), (2, LAPSED, 10), (3, LAPSED, 20), (4, HELD, 99)] {
         let row = CouponRow {
             status,

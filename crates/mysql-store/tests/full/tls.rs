@@ -20,7 +20,8 @@ fn said(error: &StoreError) -> String {
 async fn every_connection_is_encrypted_to_a_server_of_the_named_ca_and_to_no_other() {
     let certificates = Certificates::make("mysql-tls-ca").unwrap();
     let other = Certificates::make("mysql-tls-other-ca").unwrap();
-    let (certificate, key) = (certificates.certificate(), certificates.key());
+    let certificate = certificates.certificate();
+    let key = certificates.key();
     let settings = [format!("--ssl-cert={certificate}"), format!("--ssl-key={key}")];
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let server = OwnDatabase::start("mysql-tls", Flavor::Mariadb, &settings).await.unwrap();

@@ -18,8 +18,8 @@ use crate::{
 #[tokio::test]
 async fn returned_coupons_keep_their_numbers_in_lists_and_movements_say_what_they_are() {
     let mut store = holding("history of holds", 9).await;
-    let (over, open) =
-        (held("a", &[1, 2], passed()), held("b", &[3], now() + TimeDelta::minutes(5)));
+    let over = held("a", &[1, 2], passed());
+    let open = held("b", &[3], now() + TimeDelta::minutes(5));
     assert_eq!(store.land(&[over.clone(), open.clone()]).await, Attempt::Landed);
     give_back(&store, by(Cause::Lapse), &ids(&over)).await.unwrap().unwrap();
     let retire = Return { returned_stock: ReturnedStock::Retire, ..by(Cause::Shop) };
@@ -34,7 +34,8 @@ async fn returned_coupons_keep_their_numbers_in_lists_and_movements_say_what_the
     assert_eq!(kinds, [(Kind::Total, 9, 9), (Kind::Return, 0, 2), (Kind::Return, -1, 0)]);
 
     // Pages of one coupon each: the live number first, then what came back, by id.
-    let (mut shown, mut behind) = (Vec::new(), None);
+    let mut shown = Vec::new();
+    let mut behind = None;
     loop {
         let page = history::coupons(connection, TEMPLATE, Some(USER), behind, 1).await.unwrap();
         let [line] = &page[..] else { break };
@@ -46,7 +47,8 @@ async fn returned_coupons_keep_their_numbers_in_lists_and_movements_say_what_the
     let all = all.iter().filter_map(Listed::row).map(|c| (c.id, c.number(), c.status));
     assert_eq!(shown, all.collect::<Vec<_>>());
     assert_eq!(shown.remove(0), (ids(&again)[0], 1, CouponStatus::Held));
-    let (lapsed, cancelled) = (CouponStatus::Lapsed, CouponStatus::Cancelled);
+    let lapsed = CouponStatus::Lapsed;
+    let cancelled = CouponStatus::Cancelled;
     let [one, two] = ids(&over)[..] else { panic!("{over:?}") };
     let mut back = [(one, 1, lapsed), (two, 2, lapsed), (ids(&open)[0], 3, cancelled)];
     back.sort_unstable_by_key(|coupon| coupon.0);

@@ -20,7 +20,8 @@ const NOWHERE: TemplateId = TemplateId(99);
 async fn a_new_template_has_its_total_in_one_movement() {
     let mut store = Store::with_template("new stock", 10).await;
     let stock = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
-    let (queued_epoch, open) = (EPOCH, Open::All);
+    let queued_epoch = EPOCH;
+    let open = Open::All;
     let new = Stock { total: 10, stock: 10, epoch: EPOCH, queued_epoch, open, movement: 1 };
     assert_eq!(stock, new);
     let movements = stock::movements_after(&mut store.connection, TEMPLATE, 0).await.unwrap();
@@ -33,7 +34,8 @@ async fn each_epoch_is_begun_by_one_caller_only() {
     let mut store = Store::with_template("epochs", 10).await;
     let mut begun = Vec::new();
     for _ in 0..5 {
-        let (mut one, mut other) = (store.another().await, store.another().await);
+        let mut one = store.another().await;
+        let mut other = store.another().await;
         let (one, other) = tokio::join!(
             stock::next_epoch(&mut one, TEMPLATE),
             stock::next_epoch(&mut other, TEMPLATE)
@@ -49,7 +51,8 @@ async fn each_epoch_is_begun_by_one_caller_only() {
 #[tokio::test]
 async fn an_epoch_begins_after_every_landing_of_the_one_before() {
     let mut store = Store::with_template("epoch waits", 10).await;
-    let (mut lander, mut rebuilder) = (store.another().await, store.another().await);
+    let mut lander = store.another().await;
+    let mut rebuilder = store.another().await;
     let rebuilder_id = id_of(&mut rebuilder).await;
     let mut landing = lander.begin().await.unwrap();
     let guard = "update template_stock set stock = stock - 4 \
@@ -110,7 +113,8 @@ async fn no_user_is_cut_in_two_where_a_page_of_taken_numbers_ends() {
     let insert = insert_coupons(rows);
     execute(&mut store.connection, &insert).await;
     let mut found = Vec::new();
-    let (mut pages, mut count) = (NumberPages::of(TEMPLATE), 0);
+    let mut pages = NumberPages::of(TEMPLATE);
+    let mut count = 0;
     while let Some(page) = pages.next(&mut store.connection).await.unwrap() {
         count += 1;
         found.extend(page.taken);
@@ -134,7 +138,8 @@ async fn a_user_with_more_returned_coupons_than_a_page_has_entries_is_read_page_
     let rows = (1_000..1_000 + many).map(|number| own(7, number));
     let insert = insert_coupons(rows.chain([own(7, 3), own(8, 1), own(9, 5_000)]));
     execute(&mut store.connection, &insert).await;
-    let (mut pages, mut read) = (NumberPages::of(TEMPLATE), Vec::new());
+    let mut pages = NumberPages::of(TEMPLATE);
+    let mut read = Vec::new();
     while let Some(page) = pages.next(&mut store.connection).await.unwrap() {
         read.push(page);
     }
@@ -169,7 +174,8 @@ async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
         assert_eq!(moved, Moved::Recorded(Recorded { seq, total, stock }));
     }
     let found = stock::get(&mut store.connection, TEMPLATE).await.unwrap().unwrap();
-    let (queued_epoch, open) = (EPOCH, Open::All);
+    let queued_epoch = EPOCH;
+    let open = Open::All;
     let left = Stock { total: 1, stock: 0, epoch: EPOCH, queued_epoch, open, movement: 3 };
     assert_eq!(found, left);
     let too_much = add(&mut store.connection, "too-much", -1).await;
@@ -181,7 +187,8 @@ async fn movements_change_total_and_stock_and_are_numbered_without_gaps() {
     let nowhere = add_to(&mut store.connection, NOWHERE, "nowhere", 1).await;
     assert_eq!(nowhere, Moved::NoTemplate);
 
-    let (reason, actor) = ("why".to_owned(), "who".to_owned());
+    let reason = "why".to_owned();
+    let actor = "who".to_owned();
     let movements = stock::movements_after(&mut store.connection, TEMPLATE, 2).await.unwrap();
     let moved = |seq, delta| Movement {
         seq,

@@ -143,7 +143,8 @@ async fn templates_are_read_by_their_ids_and_by_what_changed_while_their_window_
     let connection = &mut store.connection;
     let hour = TimeDelta::hours(1);
     let ending = |ends_at| Window { starts_at: now() - hour, ends_at };
-    let (second, last) = (TimeDelta::seconds(1), now() + hour);
+    let second = TimeDelta::seconds(1);
+    let last = now() + hour;
     // Their windows, and the states that they get, each a second later.
     let published = vec![TemplateState::Published];
     let ended = vec![TemplateState::Published, TemplateState::Ended];

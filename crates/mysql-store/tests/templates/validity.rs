@@ -58,7 +58,8 @@ async fn step_after(
 
 /// Runs all steps and returns the number of coupons processed and moved.
 async fn move_all(connection: &mut MySqlConnection) -> (usize, u64) {
-    let (mut looked_at, mut moved) = (0, 0);
+    let mut looked_at = 0;
+    let mut moved = 0;
     while let Some(step) = step(connection).await {
         (looked_at, moved) = (looked_at + step.looked_at, moved + step.moved);
     }

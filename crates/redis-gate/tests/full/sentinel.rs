@@ -47,7 +47,8 @@ async fn a_master_that_was_made_a_replica_loses_its_connection_and_the_new_one_i
     // By hand, because sentinels would also close the clients' connections.
     let new = pair.replica.server.address();
     send(&mut raw(&pair.replica.url()).await, &["REPLICAOF", "NO", "ONE"]).await;
-    let (host, port) = (new.ip().to_string(), new.port().to_string());
+    let host = new.ip().to_string();
+    let port = new.port().to_string();
     send(&mut raw(&pair.master.url()).await, &["REPLICAOF", &host, &port]).await;
     let refused = gate.claim(&claim(USER, "b", 1), EPOCH, now(), QueueOptions::direct()).await;
     assert!(matches!(refused, Err(GateError::Refused { .. })), "{refused:?}");

@@ -92,7 +92,8 @@ pub enum MyCouponsError<E> {
 impl<T: Truth> ViewReader<T> {
     /// Creates a reader of `store`, whose views are rebuilt from `truth`.
     pub fn new(store: ViewStore, truth: T) -> Self {
-        let (truth, turns) = (Arc::new(truth), Arc::new(Semaphore::new(READS_MAX)));
+        let truth = Arc::new(truth);
+        let turns = Arc::new(Semaphore::new(READS_MAX));
         let rebuilds = Rebuilds::new(store.clone(), Arc::clone(&truth), Arc::clone(&turns));
         Self { store, truth, turns, rebuilds, flights: Lock::default() }
     }

@@ -217,7 +217,8 @@ impl<T: Truth> Inner<T> {
     ) -> Result<(), Stop> {
         let closed = |_| Stop::Outcome(Rebuilt::Failed);
         // Begin before waiting for a turn, so that an unresponsive view keeps no turn from others.
-        let (nonce, begun) = (self.begin(user, clock).await?, Instant::now());
+        let nonce = self.begin(user, clock).await?;
+        let begun = Instant::now();
         let turn = self.turns.acquire().await.map_err(closed)?;
         state.send_replace(RebuildState::Reading);
         let since = clock.now() - window();

@@ -99,7 +99,8 @@ impl ViewStore {
     }
 
     async fn users_on(&self, master: &mut MultiplexedConnection) -> RedisResult<Vec<UserId>> {
-        let (mut users, mut cursor) = (Vec::new(), 0u64);
+        let mut users = Vec::new();
+        let mut cursor = 0u64;
         loop {
             let mut scan = redis::cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(keys::all(self.prefix()));
@@ -137,7 +138,8 @@ impl ViewStore {
         let (list, coupons, list_ms, coupons_ms) =
             read.await.map_err(|source| self.failed("read a whole view", user, &live, source))?;
         let mut no_text = BTreeSet::new();
-        let (list, mut coupons) = (texts(&list, &mut no_text), texts(&coupons, &mut no_text));
+        let list = texts(&list, &mut no_text);
+        let mut coupons = texts(&coupons, &mut no_text);
         let generation = live.generation(slot);
         let score = |(member, text): (String, String)| (member, text.parse().unwrap_or(i64::MAX));
         let list: BTreeMap<String, i64> = list.into_iter().map(score).collect();
@@ -208,7 +210,8 @@ async fn read_pieces(master: &mut MultiplexedConnection, keys: &[String; 2]) -> 
 }
 
 async fn scan(master: &mut MultiplexedConnection, command: &str, key: &str) -> RedisResult<Pairs> {
-    let (mut all, mut cursor) = (BTreeMap::new(), 0u64);
+    let mut all = BTreeMap::new();
+    let mut cursor = 0u64;
     loop {
         let mut scan = redis::cmd(command);
         scan.arg(key).arg(cursor).arg("COUNT").arg(SCAN_COUNT);

@@ -29,7 +29,8 @@ impl ViewStore {
         let operation = "apply changes";
         let script = &self.inner.scripts.apply_change;
         let live = self.live().await?;
-        let (mut sent, mut calls) = (Vec::new(), Vec::new());
+        let mut sent = Vec::new();
+        let mut calls = Vec::new();
         for (index, user, changes) in chunks(users) {
             let mut command = self.invocation(script, user);
             let slot = self.slot(user);
@@ -76,7 +77,8 @@ impl ViewStore {
     /// See [`ViewStore::apply_all`].
     pub async fn read_back_all(&self, users: &[UserChanges<'_>]) -> Result<u64, ViewError> {
         let operation = "read back";
-        let (mut wanted, mut calls) = (Vec::new(), Vec::new());
+        let mut wanted = Vec::new();
+        let mut calls = Vec::new();
         for (_, user, changes) in chunks(users) {
             let listed: Vec<&Change> = changes.iter().filter(|change| change.is_listed()).collect();
             if listed.is_empty() {

@@ -116,17 +116,11 @@ impl ViewStore {
     }
 
     /// Calls [`ViewStore::apply_all`] for one user.
-    ///
-    /// # Errors
-    /// See there.
     pub async fn apply(&self, user: UserId, changes: &[Change]) -> Result<Vec<Applied>, ViewError> {
         Ok(self.apply_all(&[(user, changes)]).await?.pop().unwrap_or_default())
     }
 
     /// Calls [`ViewStore::read_back_all`] for one user.
-    ///
-    /// # Errors
-    /// See there.
     pub async fn read_back(&self, user: UserId, changes: &[Change]) -> Result<u64, ViewError> {
         self.read_back_all(&[(user, changes)]).await
     }

@@ -74,10 +74,12 @@ struct Move {
 impl Move {
     async fn begin(from: &OwnView, to: &OwnView, user: UserId) -> Self {
         let port = to.server.address().port().to_string();
-        let (mut from, mut to) = (Node::of(from).await, Node::of(to).await);
+        let mut from = Node::of(from).await;
+        let mut to = Node::of(to).await;
         let slot: i64 = from.send(&["CLUSTER", "KEYSLOT", &keys::list("", user)]).await.unwrap();
         let slot = slot.to_string();
-        let (old, new) = (from.id().await, to.id().await);
+        let old = from.id().await;
+        let new = to.id().await;
         to.send::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &old]).await.unwrap();
         from.send::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &new]).await.unwrap();
         Self { slot, from, to, port }
@@ -125,7 +127,8 @@ async fn many_users_changes_go_to_all_masters_at_once_and_their_answers_come_in_
         let mut node = Node::of(&cluster.nodes[place]).await;
         let found: Vec<String> = node.send(&["KEYS", "*:list"]).await.unwrap();
         let user = found[0].split(['{', '}']).nth(1).unwrap().parse::<i64>().unwrap();
-        let (key, member) = (keys::list("", UserId(user)), format!("1_{}", 1000 + user));
+        let key = keys::list("", UserId(user));
+        let member = format!("1_{}", 1000 + user);
         assert_eq!(node.send::<i64>(&["ZREM", &key, &member]).await.unwrap(), 1);
     }
     assert_eq!(store.read_back_all(&changes).await.unwrap(), 3);

@@ -53,7 +53,8 @@ impl Generations {
         &mut self,
         served: Vec<(RangeInclusive<u16>, String)>,
     ) -> Vec<(RangeInclusive<u16>, i64)> {
-        let (next, known) = (self.highest + 1, std::mem::take(&mut self.of));
+        let next = self.highest + 1;
+        let known = std::mem::take(&mut self.of);
         for (slots, run) in served {
             for slot in slots {
                 let same = known.get(usize::from(slot)).filter(|(before, _)| *before == run);
@@ -149,7 +150,8 @@ async fn a_master_that_became_a_replica_answers_no_page_on_connections_that_stan
     let platform = Platform::default();
     let (mut pair, proxy, store) = promoted(&platform, "demoted").await;
     let new = pair.replica.0.server.address();
-    let (host, port) = (new.ip().to_string(), new.port().to_string());
+    let host = new.ip().to_string();
+    let port = new.port().to_string();
     send(&mut pair.master.1, &["REPLICAOF", &host, &port]).await;
 
     let error = store.page(USER, &first(10)).await.unwrap_err();

@@ -61,9 +61,11 @@ mod tests {
 
     #[test]
     fn after_a_failure_one_attempt_at_a_time_begins_until_one_succeeds() {
-        let (one, other) = (&1, &2);
+        let one = &1;
+        let other = &2;
         let try_every = Duration::from_secs(5);
-        let (breakers, began) = (Breakers::new(try_every), Instant::now());
+        let breakers = Breakers::new(try_every);
+        let began = Instant::now();
         let later = began + try_every;
         assert!(breakers.may_try(one, began) && breakers.may_try(one, began));
         breakers.failed(1, began);

@@ -175,7 +175,8 @@ mod tests {
             trace_parent: None,
         };
         let admission = Admission { claim, epoch: Epoch(5), numbers: vec![1, 2] };
-        let (accept_after, left_after) = (AcceptAfter::Topic, Some(98));
+        let accept_after = AcceptAfter::Topic;
+        let left_after = Some(98);
         QueuedClaim { admission, accept_after, admitted_at, left_after }
     }
 

@@ -72,7 +72,8 @@ mod tests {
                 let partition = claims_partition(TemplateId(from + n * step), ONLY_BUCKET, 32);
                 counts[usize::try_from(partition).unwrap()] += 1;
             }
-            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            let least = counts.iter().min().unwrap();
+            let most = counts.iter().max().unwrap();
             assert!(*least > 800 && *most < 1_200, "{from} by {step}: {counts:?}");
         }
     }

@@ -140,7 +140,8 @@ mod tests {
             coupons in option::of(btree_set(0..i64::MAX, 1..=100)),
         ) {
             let coupons = coupons.map(|ids| ids.into_iter().map(CouponId).collect());
-            let (claim_id, merchant_id) = (ClaimId(claim), MerchantId(merchant));
+            let claim_id = ClaimId(claim);
+            let merchant_id = MerchantId(merchant);
             let sent = PaymentMessage { claim_id, merchant_id, payment_ref, coupons };
             prop_assert_eq!(decode_payment(&sent.encode()).unwrap(), sent);
         }

@@ -113,7 +113,8 @@ impl<T> Prefetch<T> {
         let partition = *behind.chain(before).find(|(_, lane)| is_next(lane))?.0;
         let lane = self.lanes.get_mut(&partition)?;
         let messages: Vec<_> = lane.waiting.drain(..max.clamp(1, lane.waiting.len())).collect();
-        let (first, last) = (messages.first()?.offset, messages.last()?.offset);
+        let first = messages.first()?.offset;
+        let last = messages.last()?.offset;
         let undone = lane.out.map_or(first, |(undone, _)| undone);
         (lane.out, lane.is_passed) = (Some((undone, last + 1)), false);
         self.last = partition;
@@ -148,7 +149,9 @@ mod tests {
     }
 
     fn message(offset: i64) -> LaneMessage<()> {
-        let (at, key, body) = (DateTime::UNIX_EPOCH, Vec::new(), Err(Vec::new()));
+        let at = DateTime::UNIX_EPOCH;
+        let key = Vec::new();
+        let body = Err(Vec::new());
         LaneMessage { offset, at, key, body }
     }
 

@@ -68,7 +68,8 @@ impl ClaimsProducer {
         let key = claims_key(claim.template_id, ONLY_BUCKET);
         let mut headers = vec![(HEADER_SCHEMA, SCHEMA_VERSION.as_bytes())];
         headers.extend(claim.trace_parent.as_ref().map(|it| (HEADER_TRACE_PARENT, it.as_bytes())));
-        let (topic, payload) = (&self.inner.topic, encode_claim(queued));
+        let topic = &self.inner.topic;
+        let payload = encode_claim(queued);
         let producer = self.producer().await?;
         let sent = producer.send(topic, Some(partition), key.as_bytes(), &payload, &headers).await;
         let Delivered { partition, offset } = sent?;

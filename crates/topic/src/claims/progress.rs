@@ -71,7 +71,9 @@ mod tests {
 
     #[test]
     fn the_message_is_as_documented_and_ignores_fields_it_does_not_know() {
-        let (partition, landed_per_s, at_ms) = (3, 812.5, 1_700_000_000_123);
+        let partition = 3;
+        let landed_per_s = 812.5;
+        let at_ms = 1_700_000_000_123;
         let documented =
             PartitionProgress { partition, committed: 1_200, end: 1_350, landed_per_s, at_ms };
         assert_eq!(PartitionProgress::decode(TEXT.as_bytes()).unwrap(), documented);

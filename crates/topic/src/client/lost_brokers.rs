@@ -100,9 +100,11 @@ impl LostBrokers {
         let brokers = config.get("bootstrap.servers").unwrap_or_default().to_owned();
         // Cannot fail: the client has already accepted the same text as a C string.
         let Ok(names) = CString::new(brokers.as_str()) else { return };
-        let (client, mut losses) = (Arc::downgrade(client), self.0.subscribe());
+        let client = Arc::downgrade(client);
+        let mut losses = self.0.subscribe();
         tokio::spawn(async move {
-            let (mut given, mut pause) = (None::<Instant>, LOOK_EVERY);
+            let mut given = None::<Instant>;
+            let mut pause = LOOK_EVERY;
             while losses.changed().await.is_ok() {
                 let again = given.is_some_and(|at| at.elapsed() < PAUSE_MAX);
                 pause = if again { PAUSE_MAX.min(pause * 2) } else { LOOK_EVERY };

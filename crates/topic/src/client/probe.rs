@@ -55,7 +55,8 @@ impl BrokerProbe {
     fn ask(&self) -> Result<(), TopicError> {
         let client = self.client()?;
         let asked = client::all_led(client.client(), &self.topics).unwrap_or_else(|source| {
-            let (brokers, waited) = (self.brokers.clone(), client::METADATA_WAIT);
+            let brokers = self.brokers.clone();
+            let waited = client::METADATA_WAIT;
             Err(TopicError::Unreachable { brokers, waited, source })
         });
         if asked.is_err() {

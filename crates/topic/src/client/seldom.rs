@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn lines_about_connections_come_once_a_minute_and_all_others_always() {
-        let (mut said, start) = (Said::default(), Instant::now());
+        let mut said = Said::default();
+        let start = Instant::now();
         let mut count = |facility: &str, line: &str| {
             let at = |second| start + Duration::from_secs(second);
             (0..120).filter(|second| said.is_due(facility, line, at(*second))).count()

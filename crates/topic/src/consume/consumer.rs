@@ -76,7 +76,8 @@ impl Consumer {
         let member = Member::new(assignments, membership.clone(), held_up.reasons());
         let lost = member.lost.clone();
         let inner = lost.client(&config, member, Client::client).await?;
-        let (address, topics) = (brokers.to_owned(), topics.to_vec());
+        let address = brokers.to_owned();
+        let topics = topics.to_vec();
         let names = topics.clone();
         let (inner, known) = client::blocking(move || {
             match client::await_topics(inner.client(), &address, &names) {

@@ -345,7 +345,8 @@ mod tests {
 
     /// Returns the partitions that are held up after looks a second apart.
     fn held_up(looks: &[&[(i32, i64, i64)]], reasons: &[&str]) -> Vec<(i32, i64, String)> {
-        let (mut state, start) = (State::default(), Instant::now());
+        let mut state = State::default();
+        let start = Instant::now();
         let reasons: Vec<_> = reasons.iter().map(ToString::to_string).collect();
         let mut last = Vec::new();
         for (second, look) in (0..).zip(looks) {
@@ -375,7 +376,8 @@ mod tests {
 
     #[test]
     fn where_reading_begins_is_asked_once_and_again_at_a_standstill() {
-        let (mut state, start) = (State::default(), Instant::now());
+        let mut state = State::default();
+        let start = Instant::now();
         let key = |partition| ("t".to_owned(), partition);
         let asked = |state: &State, now| {
             let asked = state.without_start(vec![(key(0), None), (key(1), Some(3))], now);
@@ -391,7 +393,8 @@ mod tests {
     #[test]
     fn a_partition_that_is_paused_or_was_given_up_is_not_held_up() {
         let watch = HeldUpWatch::default();
-        let (now, reasons) = (Instant::now(), [REASON.to_owned()]);
+        let now = Instant::now();
+        let reasons = [REASON.to_owned()];
         let look = || watch.lock().look(now, places(&[(1, 17, 30)]), &reasons).len();
         watch.set_fetching("t", &[1], false);
         assert_eq!([look(), look()], [0, 0]);

@@ -61,11 +61,13 @@ pub async fn read_history<S: Send + 'static>(
     mut state: S,
     mut take: impl FnMut(&mut S, &[u8], &[u8]) -> ControlFlow<()> + Send + 'static,
 ) -> Result<(S, Reached), TopicError> {
-    let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
+    let brokers = brokers.to_owned();
+    let topic = topic.to_owned();
     client::blocking(move || {
         let reading = Reading { brokers, topic, span, deadline: Instant::now() + span.within };
         let (reached, _) = reading.run(partition_of, |message| {
-            let (key, payload) = (message.key(), message.payload());
+            let key = message.key();
+            let payload = message.payload();
             take(&mut state, key.unwrap_or_default(), payload.unwrap_or_default())
         })?;
         Ok((state, reached))
@@ -98,12 +100,14 @@ pub async fn find_message(
     span: HistorySpan,
     mut fits: impl FnMut(&[u8], &[u8]) -> bool + Send + 'static,
 ) -> Result<Search, TopicError> {
-    let (brokers, topic) = (brokers.to_owned(), topic.to_owned());
+    let brokers = brokers.to_owned();
+    let topic = topic.to_owned();
     client::blocking(move || {
         let reading = Reading { brokers, topic, span, deadline: Instant::now() + span.within };
         let mut found = None;
         let (reached, is_cut) = reading.run(partition_of, |message| {
-            let (key, payload) = (message.key(), message.payload());
+            let key = message.key();
+            let payload = message.payload();
             if !fits(key.unwrap_or_default(), payload.unwrap_or_default()) {
                 return ControlFlow::Continue(());
             }
@@ -198,7 +202,8 @@ impl Reading {
         end: i64,
         mut take: impl FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
     ) -> Result<Reached, TopicError> {
-        let (mut last_ms, mut count) = (None, 0);
+        let mut last_ms = None;
+        let mut count = 0;
         while Instant::now() < self.deadline && count < self.span.messages_max {
             match consumer.poll(POLL_MAX) {
                 Some(Ok(message)) => {
@@ -229,7 +234,8 @@ impl Reading {
     }
 
     fn unreachable(&self, source: KafkaError) -> TopicError {
-        let (brokers, waited) = (self.brokers.clone(), self.span.within);
+        let brokers = self.brokers.clone();
+        let waited = self.span.within;
         TopicError::Unreachable { brokers, waited, source }
     }
 }

@@ -104,7 +104,8 @@ impl Member {
         membership: watch::Sender<Membership>,
         reasons: Reasons,
     ) -> Self {
-        let (retired, lost) = (AtomicBool::new(false), LostBrokers::default());
+        let retired = AtomicBool::new(false);
+        let lost = LostBrokers::default();
         Self { assignments, membership, retired, lost, reasons }
     }
 
@@ -154,7 +155,8 @@ impl ConsumerContext for Member {
     /// answers ends once the last partition is given up.
     fn post_rebalance(&self, _: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
         let is_new = matches!(rebalance, Rebalance::Assign(_));
-        let (mut owned, mut is_lost) = (0, false);
+        let mut owned = 0;
+        let mut is_lost = false;
         // Under the same lock as `retire`.
         let counts = self.assignments.send_if_modified(|assignment| {
             let counts = !self.is_retired();

@@ -39,7 +39,8 @@ pub async fn topic_offsets(
     brokers: &str,
     topic: &str,
 ) -> Result<Vec<PartitionOffsets>, TopicError> {
-    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    let address = brokers.to_owned();
+    let topic = topic.to_owned();
     with_reader(brokers, "offset-reader", move |reader| watermarks(reader, &address, &topic)).await
 }
 
@@ -50,7 +51,8 @@ pub async fn topic_offsets(
 ///
 /// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn led_offsets(brokers: &str, topic: &str) -> Result<Vec<PartitionOffsets>, TopicError> {
-    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    let address = brokers.to_owned();
+    let topic = topic.to_owned();
     with_reader(brokers, "offset-reader", move |reader| {
         client::await_topics(reader.client(), &address, &[])?;
         let led = client::led_partitions(reader.client(), &topic)?;
@@ -84,7 +86,8 @@ fn may_come(error: &TopicError) -> bool {
 }
 
 async fn partitions_now(brokers: &str, topic: &str) -> Result<i32, TopicError> {
-    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    let address = brokers.to_owned();
+    let topic = topic.to_owned();
     with_reader(brokers, "offset-reader", move |reader| {
         client::await_topics(reader.client(), &address, &[])?;
         client::partitions_of(reader.client(), &topic)
@@ -98,7 +101,8 @@ async fn partitions_now(brokers: &str, topic: &str) -> Result<i32, TopicError> {
 ///
 /// Returns an error if no broker answers within 15 s or the offsets cannot be read.
 pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i64, TopicError> {
-    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    let address = brokers.to_owned();
+    let topic = topic.to_owned();
     with_reader(brokers, group, move |reader| {
         let ends = watermarks(reader, &address, &topic)?;
         let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
@@ -118,7 +122,8 @@ pub async fn committed_lag_before(
     topic: &str,
     ends: &[PartitionOffsets],
 ) -> Result<i64, TopicError> {
-    let (topic, ends) = (topic.to_owned(), ends.to_vec());
+    let topic = topic.to_owned();
+    let ends = ends.to_vec();
     with_reader(brokers, group, move |reader| {
         let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
         Ok(ends.iter().map(|end| behind(end, &committed).max(0)).sum())
@@ -136,7 +141,8 @@ pub async fn committed_offsets(
     group: &str,
     topic: &str,
 ) -> Result<HashMap<i32, i64>, TopicError> {
-    let (address, topic) = (brokers.to_owned(), topic.to_owned());
+    let address = brokers.to_owned();
+    let topic = topic.to_owned();
     with_reader(brokers, group, move |reader| {
         // The group's coordinator answers for partitions without a leader too.
         client::await_topics(reader.client(), &address, &[])?;

@@ -66,7 +66,9 @@ pub async fn messages_at(
     topic: &str,
     positions: &BTreeMap<i32, MessagePosition>,
 ) -> Result<BTreeMap<i32, PositionCheck>, TopicError> {
-    let (brokers, topic, positions) = (brokers.to_owned(), topic.to_owned(), positions.clone());
+    let brokers = brokers.to_owned();
+    let topic = topic.to_owned();
+    let positions = positions.clone();
     client::blocking(move || {
         let consumer: BaseConsumer = client::base_config(&brokers)
             .set("group.id", "place-reader")

@@ -82,7 +82,8 @@ impl TableReader {
             .set("queued.max.messages.kbytes", "4096")
             .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);
         let inner = client::long_lived(&config, StreamConsumer::client).await?;
-        let (address, topic) = (brokers.to_owned(), topic.to_owned());
+        let address = brokers.to_owned();
+        let topic = topic.to_owned();
         client::blocking(move || {
             client::await_topics(inner.client(), &address, std::slice::from_ref(&topic))?;
             let behind = assign_all(&inner, &topic)?;

@@ -35,7 +35,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicError> {
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
         .map_err(TopicError::Client)?;
-    let (brokers, prefix) = (brokers.to_owned(), prefix.to_owned());
+    let brokers = brokers.to_owned();
+    let prefix = prefix.to_owned();
     client::blocking(move || {
         client::await_topics(admin.inner(), &brokers, &[])?;
         let metadata = admin.inner().fetch_metadata(None, LOOK_MAX);
@@ -122,7 +123,8 @@ pub async fn remove(brokers: &str, topic: &str) -> Result<(), TopicError> {
     for one in removed {
         one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
     }
-    let (topic, deadline) = (topic.to_owned(), Instant::now() + GONE_MAX);
+    let topic = topic.to_owned();
+    let deadline = Instant::now() + GONE_MAX;
     client::blocking(move || {
         let failed = |source| TopicError::Forget { topic: topic.clone(), source };
         loop {

@@ -71,12 +71,14 @@ impl OrderedProducer {
     ) -> Result<Self, TopicError> {
         let acks = Arc::new(State::default());
         let options = ProducerOptions { give_up: None, idempotent: true, ..options };
-        let (mut config, lost) = (options.config(brokers), LostBrokers::default());
+        let mut config = options.config(brokers);
+        let lost = LostBrokers::default();
         // Otherwise the messages behind one that is refused would still be sent, and come before it.
         config.set("enable.gapless.guarantee", "true");
         let context = Acks { state: Arc::clone(&acks), lost: lost.clone() };
         let inner = lost.client(&config, context, Polled::client).await?;
-        let (address, topics) = (brokers.to_owned(), topics.to_vec());
+        let address = brokers.to_owned();
+        let topics = topics.to_vec();
         let inner = client::blocking(move || {
             client::await_topics(inner.client(), &address, &topics)?;
             Ok(inner)

@@ -48,7 +48,8 @@ impl<C: ProducerContext + 'static> FromClientConfigAndContext<C> for Polled<C> {
     fn from_config_and_context(config: &ClientConfig, context: C) -> KafkaResult<Self> {
         let producer = Arc::new(BaseProducer::from_config_and_context(config, context)?);
         let is_dropped = Arc::<AtomicBool>::default();
-        let (polled, ends) = (Arc::clone(&producer), Arc::clone(&is_dropped));
+        let polled = Arc::clone(&producer);
+        let ends = Arc::clone(&is_dropped);
         let poll = move || {
             while !ends.load(Ordering::Relaxed) {
                 polled.poll(POLL);

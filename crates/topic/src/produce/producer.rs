@@ -121,7 +121,8 @@ impl Producer {
     /// Returns an error if no broker answers within 15 s or the client cannot be created.
     pub async fn connect(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
         let producer = Self::open(brokers, options).await?;
-        let (polled, address) = (producer.client(), brokers.to_owned());
+        let polled = producer.client();
+        let address = brokers.to_owned();
         client::blocking(move || client::await_topics(polled.client(), &address, &[])).await?;
         Ok(producer)
     }
@@ -129,7 +130,8 @@ impl Producer {
     /// Creates a producer without waiting for a broker.
     pub(crate) async fn open(brokers: &str, options: ProducerOptions) -> Result<Self, TopicError> {
         let client = RwLock::new(new_client(brokers, options).await?);
-        let (brokers, replacing) = (brokers.to_owned(), Mutex::default());
+        let brokers = brokers.to_owned();
+        let replacing = Mutex::default();
         Ok(Self { inner: Arc::new(Inner { brokers, options, client, replacing }) })
     }
 
@@ -192,13 +194,15 @@ impl Producer {
     ///
     /// Returns an error if the broker does not answer or the topic is missing.
     pub async fn partitions(&self, topic: &str) -> Result<i32, TopicError> {
-        let (polled, topic) = (self.client(), topic.to_owned());
+        let polled = self.client();
+        let topic = topic.to_owned();
         client::blocking(move || client::partitions_of(polled.client(), &topic)).await
     }
 
     /// Returns the offset that the next message of a partition will get.
     pub(crate) async fn end(&self, topic: &str, partition: i32) -> Result<i64, TopicError> {
-        let (polled, topic) = (self.client(), topic.to_owned());
+        let polled = self.client();
+        let topic = topic.to_owned();
         client::blocking(move || {
             let held = polled.client().fetch_watermarks(&topic, partition, END_WAIT);
             held.map(|(_, end)| end).map_err(|source| TopicError::Offsets { topic, source })

@@ -38,7 +38,8 @@ async fn send(brokers: &str, topic: &str, partition: i32) -> (i64, i64) {
 /// Takes messages until `count` have come, and returns their offsets by partition.
 async fn take(consumer: &Consumer, count: usize) -> BTreeMap<i32, Vec<i64>> {
     let taking = async {
-        let (mut taken, mut left) = (BTreeMap::<i32, Vec<i64>>::new(), count);
+        let mut taken = BTreeMap::<i32, Vec<i64>>::new();
+        let mut left = count;
         while left > 0 {
             for message in consumer.next_batch(left).await.unwrap() {
                 taken.entry(message.partition).or_default().push(message.offset);
@@ -67,7 +68,8 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_batch_that_cannot_be_read_holds_up_its_partition_alone_and_is_named() {
         let broker = OwnBroker::start("damaged-batches").await.unwrap();
-        let (brokers, names) = (broker.brokers(), TopicNames::new("damaged"));
+        let brokers = broker.brokers();
+        let names = TopicNames::new("damaged");
         let layout = TopicLayout { partitions: 5, replication: 1 };
         ensure_topics(&brokers, &names, &layout).await.unwrap();
         let topic = names.user_coupon();

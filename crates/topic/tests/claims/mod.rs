@@ -30,7 +30,8 @@ fn claim(id: i64, template: i64) -> QueuedClaim {
         trace_parent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
     };
     let admission = Admission { claim, epoch: Epoch(7), numbers: vec![1] };
-    let (accept_after, left_after) = (AcceptAfter::Topic, Some(9));
+    let accept_after = AcceptAfter::Topic;
+    let left_after = Some(9);
     QueuedClaim { admission, accept_after, admitted_at, left_after }
 }
 
@@ -66,7 +67,8 @@ fn offsets(batch: &ClaimsBatch) -> (i32, Vec<i64>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_reaches_its_lander_as_it_was_published_and_its_offset_tells_that_it_ended() {
     let test = Test::new("queued claim").await;
-    let (publisher, lander) = (test.publisher(), test.lander().await);
+    let publisher = test.publisher();
+    let lander = test.lander().await;
     let offsets = QueueOffsets::new(&test.brokers, &test.names);
     let partition = offsets.partition_of(TemplateId(3)).await.unwrap();
     assert_eq!(publisher.partition_of(TemplateId(3)).await.unwrap(), partition);
@@ -101,7 +103,8 @@ async fn a_claim_reaches_its_lander_as_it_was_published_and_its_offset_tells_tha
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_no_claim_is_given_as_it_is() {
     let test = Test::new("no queued claim").await;
-    let (producer, topic) = (test.producer().await, test.names.claims());
+    let producer = test.producer().await;
+    let topic = test.names.claims();
     producer.send(&topic, Some(1), b"key", b"no claim", &[]).await.unwrap();
     let lander = test.lander().await;
     let taken = batch(&lander, 10).await;
@@ -114,7 +117,8 @@ async fn a_message_that_is_no_claim_is_given_as_it_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_gives_its_next_batch_once_the_last_one_is_done_and_holds_up_no_other() {
     let test = Test::new("queued batches").await;
-    let (publisher, lander) = (test.publisher(), test.lander().await);
+    let publisher = test.publisher();
+    let lander = test.lander().await;
     let [first, second] = test.one_template_each(&publisher).await;
     for number in 0..3 {
         publisher.publish(&claim(number, first)).await.unwrap();
@@ -135,7 +139,8 @@ async fn a_partition_gives_its_next_batch_once_the_last_one_is_done_and_holds_up
 async fn a_backlog_of_one_partition_holds_up_no_claim_of_another() {
     const BACKLOG: i64 = 20_000;
     let test = Test::new("queued backlog").await;
-    let (publisher, lander) = (test.publisher(), test.lander().await);
+    let publisher = test.publisher();
+    let lander = test.lander().await;
     let [hot, other] = test.one_template_each(&publisher).await;
     let claims: Vec<_> = (0..BACKLOG).map(|number| claim(number, hot)).collect();
     for published in join_all(claims.iter().map(|claim| publisher.publish(claim))).await {

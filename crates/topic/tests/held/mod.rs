@@ -71,13 +71,18 @@ impl DelayingProxy {
 
     /// Forwards connections to the broker.
     fn lead_to(&self, broker: SocketAddr) {
-        let (listener, gate) = (self.listener.try_clone().unwrap(), Arc::clone(&self.gate));
+        let listener = self.listener.try_clone().unwrap();
+        let gate = Arc::clone(&self.gate);
         thread::spawn(move || {
             for client in listener.incoming() {
-                let (client, broker) = (client.unwrap(), TcpStream::connect(broker).unwrap());
-                let (from, to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
-                let (gate, held) = (Arc::clone(&gate), Arc::<AtomicUsize>::default());
-                let (answers, held_here) = (Arc::clone(&gate), Arc::clone(&held));
+                let client = client.unwrap();
+                let broker = TcpStream::connect(broker).unwrap();
+                let from = broker.try_clone().unwrap();
+                let to = client.try_clone().unwrap();
+                let gate = Arc::clone(&gate);
+                let held = Arc::<AtomicUsize>::default();
+                let answers = Arc::clone(&gate);
+                let held_here = Arc::clone(&held);
                 thread::spawn(move || {
                     drop(pass_answers(from, &to, &answers, &held_here));
                     drop(to.shutdown(Shutdown::Both));
@@ -172,9 +177,11 @@ mod full {
         let way = DelayingProxy::new();
         let broker = OwnBroker::advertised("held-commit", way.address().port()).await.unwrap();
         way.lead_to(broker.server.address());
-        let (brokers, names) = (way.address().to_string(), TopicNames::new("held"));
+        let brokers = way.address().to_string();
+        let names = TopicNames::new("held");
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
-        let (topic, key) = (names.checkpoint(), b"key".as_slice());
+        let topic = names.checkpoint();
+        let key = b"key".as_slice();
         let writer = FencedWriter::take_over(&brokers, "held").await.unwrap();
         writer.write(&topic, key, b"first").await.unwrap();
 
@@ -194,9 +201,11 @@ mod full {
         let way = DelayingProxy::new();
         let broker = OwnBroker::advertised("late-commit", way.address().port()).await.unwrap();
         way.lead_to(broker.server.address());
-        let (brokers, names) = (way.address().to_string(), TopicNames::new("late"));
+        let brokers = way.address().to_string();
+        let names = TopicNames::new("late");
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
-        let (topic, key) = (names.checkpoint(), b"key".as_slice());
+        let topic = names.checkpoint();
+        let key = b"key".as_slice();
         let writer = Arc::new(FencedWriter::take_over(&brokers, "late").await.unwrap());
         writer.write(&topic, key, b"first").await.unwrap();
 
@@ -209,7 +218,8 @@ mod full {
             state.kept.insert(late);
             (state.is_closed, state.closes_behind) = (false, Some(b"third".as_slice()));
         });
-        let (third, own_topic) = (Arc::clone(&writer), topic.clone());
+        let third = Arc::clone(&writer);
+        let own_topic = topic.clone();
         let third = tokio::spawn(async move {
             while let Err(error) = third.write(&own_topic, b"key", b"third").await {
                 assert!(error.is_retriable(), "{error:?}");
@@ -246,9 +256,11 @@ mod full {
         let way = DelayingProxy::new();
         let broker = OwnBroker::advertised("lost-commit", way.address().port()).await.unwrap();
         way.lead_to(broker.server.address());
-        let (brokers, names) = (way.address().to_string(), TopicNames::new("lost"));
+        let brokers = way.address().to_string();
+        let names = TopicNames::new("lost");
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
-        let (topic, key) = (names.checkpoint(), b"key".as_slice());
+        let topic = names.checkpoint();
+        let key = b"key".as_slice();
         let writer = FencedWriter::take_over(&brokers, "lost").await.unwrap();
         writer.write(&topic, key, b"first").await.unwrap();
         way.gate.change(|state| state.is_closed = true);

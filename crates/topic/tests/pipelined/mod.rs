@@ -33,8 +33,10 @@ fn forward(listener: TcpListener, broker: &OwnBroker, needle: &'static [u8]) -> 
     let has_come = Arc::clone(&is_damaged);
     thread::spawn(move || {
         for client in listener.incoming() {
-            let (client, broker) = (client.unwrap(), TcpStream::connect(broker).unwrap());
-            let (mut answers, mut to) = (broker.try_clone().unwrap(), client.try_clone().unwrap());
+            let client = client.unwrap();
+            let broker = TcpStream::connect(broker).unwrap();
+            let mut answers = broker.try_clone().unwrap();
+            let mut to = client.try_clone().unwrap();
             thread::spawn(move || {
                 drop(io::copy(&mut answers, &mut to));
                 drop(to.shutdown(Shutdown::Both));
@@ -82,10 +84,12 @@ mod full {
         let way = listener.local_addr().unwrap();
         let broker = OwnBroker::advertised("pipelined", way.port()).await.unwrap();
         let is_first_on_its_way = forward(listener, &broker, b"the first");
-        let (brokers, names) = (way.to_string(), TopicNames::new("pipelined"));
+        let brokers = way.to_string();
+        let names = TopicNames::new("pipelined");
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
         let topic = names.user_coupon();
-        let (topics, options) = (std::slice::from_ref(&topic), ProducerOptions::default());
+        let topics = std::slice::from_ref(&topic);
+        let options = ProducerOptions::default();
         let mut producer = OrderedProducer::connect(&brokers, topics, options).await.unwrap();
         let payloads: [&[u8]; 2] = [b"the first", b"the second"];
         for payload in payloads {

@@ -57,7 +57,8 @@ fn broken_promise(record: &Record, row: Option<&LandedRow>) -> Option<String> {
     let Some(row) = row else {
         return Some(format!("{who} was promised claim {}, MySQL has none", promise.claim));
     };
-    let (mut mine, mut theirs) = (promise.coupons, row.coupons.clone());
+    let mut mine = promise.coupons;
+    let mut theirs = row.coupons.clone();
     mine.sort_unstable();
     theirs.sort_unstable();
     let quantity = record.quantity as usize;
@@ -84,7 +85,8 @@ pub(crate) async fn refusals_left_nothing(
         Ok(landed) => landed,
         Err(error) => return findings.end(Err(error)),
     };
-    let (mut refused, mut replayed) = (0, 0);
+    let mut refused = 0;
+    let mut replayed = 0;
     for ((template, user, key), records) in history.by_key() {
         let ends: Vec<_> = records.iter().filter(|record| !record.is_accepted()).collect();
         if !ends.is_empty() && ends.iter().all(|record| record.is_refused()) {

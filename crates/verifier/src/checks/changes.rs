@@ -107,7 +107,8 @@ impl Seen {
 
     /// Compares the coupon in the topic with MySQL's row.
     fn is_of(&self, row: &UserCoupon, findings: &mut Findings) {
-        let (id, version) = (row.id, row.version);
+        let id = row.id;
+        let version = row.version;
         if let Some(missing) = self.first_missing(version) {
             findings.add(format!("coupon {id}: version {missing} is not in the topic"));
         }
@@ -138,7 +139,9 @@ impl TopicPass {
         if row.id.rem_euclid(self.passes) != self.pass {
             return;
         }
-        let (id, version, status) = (row.id, row.version, row.status);
+        let id = row.id;
+        let version = row.version;
+        let status = row.status;
         findings.expect(is_under(message, row.user_id), || at(message, "is under another key"));
         let partition = partition_of(UserId(row.user_id), self.partitions);
         findings.expect(message.partition == partition, || {
@@ -159,7 +162,8 @@ impl TopicPass {
                     || version == 1
                     || version.checked_sub(1).is_none_or(|before| coupon.knows(before));
                 findings.expect(in_order, || {
-                    let (partition, offset) = (message.partition, message.offset);
+                    let partition = message.partition;
+                    let offset = message.offset;
                     format!(
                         "coupon {id}: version {version} came first, at partition {partition}, offset {offset}"
                     )
@@ -178,7 +182,8 @@ impl TopicPass {
         connection: &mut MySqlConnection,
         findings: &mut Findings,
     ) -> Result<(), VerifyError> {
-        let (passes, pass) = (self.passes, self.pass);
+        let passes = self.passes;
+        let pass = self.pass;
         let is_of_this_pass = |id: i64| id.rem_euclid(passes) == pass;
         let mut from = Some(i64::MIN);
         while let Some(id) = from {

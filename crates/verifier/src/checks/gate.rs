@@ -30,7 +30,9 @@ pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyErr
     };
     for (balance, meta) in &gates.open {
         findings.expect(meta.stock == balance.stock, || {
-            let (template, gate, truth) = (balance.template, meta.stock, balance.stock);
+            let template = balance.template;
+            let gate = meta.stock;
+            let truth = balance.stock;
             format!("template {template}: {gate} in the gate, {truth} in MySQL")
         });
     }
@@ -74,7 +76,8 @@ async fn look(
 
 /// Compares the gate's copy of the template with MySQL.
 fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
-    let (template, id) = (&terms.template, terms.template.id);
+    let template = &terms.template;
+    let id = terms.template.id;
     let (window, (starts, ends)) = (template.window, meta.window_ms);
     let facts = [
         ("version", meta.version, template.version),
@@ -115,7 +118,9 @@ impl Gate<'_> {
     /// Checks the gate in steps, with the users of one step in memory. Returns how many users it has. A key that cannot
     /// be read does not keep the others from being compared.
     async fn check(&self, findings: &mut Findings) -> Result<usize, VerifyError> {
-        let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
+        let template = self.balance.template;
+        let epoch = self.meta.epoch;
+        let gate = &self.sources.gate;
         let in_flight = gate.in_flight_count(template, epoch).await;
         let in_flight = gates::readable(template, in_flight, findings)?.unwrap_or(0);
         findings.expect(in_flight == 0, || {
@@ -138,8 +143,11 @@ impl Gate<'_> {
         there: u64,
         findings: &mut Findings,
     ) -> Result<(), VerifyError> {
-        let (template, epoch, gate) = (self.balance.template, self.meta.epoch, &self.sources.gate);
-        let (mut cursor, mut seen) = (0, 0);
+        let template = self.balance.template;
+        let epoch = self.meta.epoch;
+        let gate = &self.sources.gate;
+        let mut cursor = 0;
+        let mut seen = 0;
         loop {
             let (next, entries) = gate.entries_from(template, epoch, cursor).await?;
             seen += entries.len();
@@ -211,7 +219,8 @@ impl Gate<'_> {
 
     /// Finds users without an entry who let holds lapse.
     async fn look_for_lapsed(&self, findings: &mut Findings) -> Result<(), VerifyError> {
-        let (template, epoch) = (self.balance.template, self.meta.epoch);
+        let template = self.balance.template;
+        let epoch = self.meta.epoch;
         let mut connection = connect::acquire(&self.sources.pool).await?;
         let mut from = Some(i64::MIN);
         while let Some(user) = from {
@@ -230,7 +239,8 @@ impl Gate<'_> {
     /// Finds users without an entry who have coupons, returned or not: their old keys would be admitted again, or
     /// refused for good.
     async fn look_for_missing(&self, findings: &mut Findings) -> Result<(), VerifyError> {
-        let (template, epoch) = (self.balance.template, self.meta.epoch);
+        let template = self.balance.template;
+        let epoch = self.meta.epoch;
         let mut connection = connect::acquire(&self.sources.pool).await?;
         let mut pages = NumberPages::of(template);
         while let Some(NumberPage { taken, returned }) = pages.next(&mut connection).await? {

@@ -52,7 +52,8 @@ impl Gates {
         let mut connection = connect::acquire(&sources.pool).await?;
         let mut gates = Self::default();
         for balance in findings.read(verify::balances(&mut connection).await)? {
-            let (template, epoch) = (balance.template, balance.epoch);
+            let template = balance.template;
+            let epoch = balance.epoch;
             gates.epochs.push((template, epoch));
             let meta = sources.gate.meta(template).await;
             let Some(meta) = readable(template, meta, findings)? else { continue };
@@ -111,7 +112,8 @@ type Kept = (Terms, Option<Meta>);
 async fn kept(sources: &Sources, findings: &mut Findings) -> Result<Vec<Kept>, VerifyError> {
     let mut kept = Vec::new();
     for terms in terms(sources).await? {
-        let (id, state) = (terms.template.id, terms.template.state);
+        let id = terms.template.id;
+        let state = terms.template.state;
         if matches!(state, TemplateState::Published | TemplateState::Paused) {
             let meta = sources.gate.meta(id).await;
             let meta = readable(id, meta, findings)?.flatten().filter(Meta::is_open);
@@ -139,7 +141,9 @@ fn behind(kept: &[Kept]) -> Option<String> {
         })
     };
     let (terms, _) = kept.iter().find(is_behind)?;
-    let (id, version, movement) = (terms.template.id, terms.template.version, terms.movement);
+    let id = terms.template.id;
+    let version = terms.template.version;
+    let movement = terms.movement;
     Some(format!(
         "the gate of template {id} has not heard of version {version} or movement {movement}"
     ))

@@ -20,7 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// I12: every group has committed, within [`CATCH_UP_MAX`], to the end that its topic had when the check began.
 pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
     let mut findings = Findings::of("I12", "nothing is left to consume");
-    let (groups, give_up) = (groups(&sources.topics), Instant::now() + CATCH_UP_MAX);
+    let groups = groups(&sources.topics);
+    let give_up = Instant::now() + CATCH_UP_MAX;
     let over = count(groups.len(), "group");
     for (group, topic) in groups {
         let ends = topic_offsets(&sources.brokers, &topic).await?;

@@ -52,7 +52,8 @@ async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, Veri
             let viewed = verify::sum_of_ledger(&mut connection, balance.template).await;
             let viewed = findings.read(viewed.map(Some))?;
             findings.expect(viewed.is_none_or(|viewed| viewed == balance.stock), || {
-                let (template, stock) = (balance.template, balance.stock);
+                let template = balance.template;
+                let stock = balance.stock;
                 let viewed = viewed.unwrap_or_default();
                 format!("template {template}: stock {stock}, the view of its ledger shows {viewed}")
             });
@@ -224,7 +225,9 @@ impl LedgerPass {
             findings.expect(movement.returned.is_none(), || at(movement, "cannot be read"));
             return;
         };
-        let (part, template, moment) = (self.part, movement.template_id.0, moment_of(movement));
+        let part = self.part;
+        let template = movement.template_id.0;
+        let moment = moment_of(movement);
         for entry in list.iter().filter(|entry| part.has(entry.user.0)) {
             let user = entry.user.0;
             let lapsed = match entry.lapses {
@@ -266,14 +269,17 @@ impl LedgerPass {
         connection: &mut MySqlConnection,
         findings: &mut Findings,
     ) -> Result<(), VerifyError> {
-        let (part, mut from) = (self.part, Some((i64::MIN, i64::MIN)));
+        let part = self.part;
+        let mut from = Some((i64::MIN, i64::MIN));
         while let Some(key) = from {
             let page = verify::lapses_from(connection, key, ROWS_PER_READ).await?;
             from = page.next;
             for row in page.rows.iter().filter(|row| part.has(row.user.0)) {
                 let truth = self.lapses.remove(&(row.template.0, row.user.0));
                 findings.expect(truth == Some((row.count, row.seq)), || {
-                    let (template, user, known) = (row.template, row.user, (row.count, row.seq));
+                    let template = row.template;
+                    let user = row.user;
+                    let known = (row.count, row.seq);
                     format!("template {template}: lapses of user {user} are {known:?}, by the movements {truth:?}")
                 });
             }

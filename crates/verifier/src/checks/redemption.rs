@@ -36,7 +36,9 @@ async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, Veri
         findings.add(format!("the discounts of order {order:?} do not fit its amount"));
     }
     for odd in findings.read(verify::odd_orders(&mut connection).await)? {
-        let (name, merchant, why) = (&odd.name, odd.merchant, described(odd.why));
+        let name = &odd.name;
+        let merchant = odd.merchant;
+        let why = described(odd.why);
         findings.add(format!("order {name:?} of merchant {merchant} {why}"));
     }
     for LostUse { line, coupon, was_returned } in

@@ -29,7 +29,9 @@ async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, Veri
         }
     }
     for claim in findings.read(verify::uneven_claims(&mut connection).await)? {
-        let (id, quantity, coupons) = (claim.id, claim.quantity, claim.coupons);
+        let id = claim.id;
+        let quantity = claim.quantity;
+        let coupons = claim.coupons;
         findings.add(format!("claim {id} is for {quantity} and has {coupons} coupons"));
     }
     for coupon in findings.read(verify::orphans(&mut connection).await)? {

@@ -183,7 +183,8 @@ impl ViewWalk {
                         .add(format!("user {user}: the view never ends: its {key} has no expiry"));
                 }
                 KeyLife::For(time) if time > KeyLife::MOST => {
-                    let (time, most) = (time.as_secs(), KeyLife::MOST.as_secs());
+                    let time = time.as_secs();
+                    let most = KeyLife::MOST.as_secs();
                     self.agrees.add(format!(
                         "user {user}: the view's {key} ends in {time} s, and may in {most}"
                     ));
@@ -193,7 +194,8 @@ impl ViewWalk {
         }
         if let [KeyLife::For(list), KeyLife::For(hash)] = view.lives {
             self.agrees.expect(list.abs_diff(hash) <= APART_MAX, || {
-                let (list, hash) = (list.as_secs(), hash.as_secs());
+                let list = list.as_secs();
+                let hash = hash.as_secs();
                 format!("user {user}: the view's list ends in {list} s, its hash in {hash} s")
             });
         }

@@ -259,7 +259,8 @@ mod full {
     async fn a_message_that_nobody_committed_breaks_i10() {
         let stage = Stage::new("messages").await;
         let topics = stage.sources.topics.clone();
-        let (holder, spender) = (stage.row(HOLDER).await, stage.row(SPENDER).await);
+        let holder = stage.row(HOLDER).await;
+        let spender = stage.row(SPENDER).await;
         let changed = |event: Event<UserCouponRow>| {
             let row = UserCouponRow { claim_no: 2, ..event.after.clone().unwrap() };
             serde_json::to_vec(&Event { after: Some(row), ..event }).unwrap()
@@ -269,7 +270,8 @@ mod full {
         let mut forged = stage.template_event().await;
         forged.after = forged.after.map(|row| TemplateRow { version: 3, state: 3, ..row });
         let forged = serde_json::to_vec(&forged).unwrap();
-        let (changes, movements) = (topics.user_coupon(), topics.stock_movement());
+        let changes = topics.user_coupon();
+        let movements = topics.stock_movement();
         type Message<'a> = (&'a str, Option<i32>, &'a str, &'a [u8], &'a str);
         let first = changed(event(&holder, 1));
         let messages: [Message<'_>; 8] = [

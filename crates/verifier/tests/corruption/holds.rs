@@ -348,7 +348,8 @@ async fn assert_sound(stage: &Stage, after: &str) {
 async fn hold(stage: &Stage) {
     let now = Clock::system().now().trunc_subsecs(3);
     publish(stage, now).await;
-    let (earlier, just_now) = (now - TimeDelta::minutes(30), now - TimeDelta::minutes(1));
+    let earlier = now - TimeDelta::minutes(30);
+    let just_now = now - TimeDelta::minutes(1);
     for (user, claimed_at) in [11, 12, 14, 15, 16, 18]
         .map(|user| (user, if [12, 16].contains(&user) { earlier } else { just_now }))
     {
@@ -386,7 +387,8 @@ async fn publish(stage: &Stage, now: DateTime<Utc>) {
 }
 
 async fn land(stage: &Stage, user: i64, coupons: &[(i64, i64)], claimed_at: DateTime<Utc>) {
-    let (id, quantity) = (ClaimId(200 + user), u32::try_from(coupons.len()).unwrap());
+    let id = ClaimId(200 + user);
+    let quantity = u32::try_from(coupons.len()).unwrap();
     let claim =
         testkit::claim(id, HOLDS, UserId(user), &format!("key-{user}"), quantity, claimed_at);
     let numbers = coupons.iter().map(|(_, number)| u8::try_from(*number).unwrap()).collect();
@@ -410,7 +412,8 @@ async fn land(stage: &Stage, user: i64, coupons: &[(i64, i64)], claimed_at: Date
 
 async fn confirm(stage: &Stage, user: i64, now: DateTime<Utc>) {
     let mut transaction = begin(stage).await;
-    let (reference, coupons) = (format!("p-{user}"), [CouponId(2000 + user)]);
+    let reference = format!("p-{user}");
+    let coupons = [CouponId(2000 + user)];
     let payment = Payment {
         actor: "platform",
         merchant: MerchantId(1),

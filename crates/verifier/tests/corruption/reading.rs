@@ -77,7 +77,8 @@ async fn payments_are_looked_at_in_a_time_that_grows_with_their_coupons_alone() 
 #[expect(clippy::print_stdout, reason = "how far from the bound it is")]
 async fn paid(flavor: Flavor) {
     let Some(stage) = stage_on("paid", flavor).await else { return };
-    let (first, coupons) = (1_000_000, verify::BULK_ROWS);
+    let first = 1_000_000;
+    let coupons = verify::BULK_ROWS;
     let mut connection = stage.mysql().await;
     verify::execute(&mut connection, "drop trigger user_coupon_version").await.unwrap();
     let held_until = runtime::Clock::system().now() + chrono::TimeDelta::hours(1);

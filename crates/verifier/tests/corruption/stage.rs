@@ -180,7 +180,8 @@ impl Stage {
     pub(crate) async fn template_event(&self) -> Event<TemplateRow> {
         let rows =
             verify::topic_rows::templates_from(&mut self.mysql().await, 0, 1).await.unwrap().rows;
-        let (template, millis) = (&rows[0].template, |at: DateTime<Utc>| at.timestamp_millis());
+        let template = &rows[0].template;
+        let millis = |at: DateTime<Utc>| at.timestamp_millis();
         let row = TemplateRow {
             id: template.id.0,
             merchant_id: template.merchant_id.0,
@@ -252,7 +253,8 @@ impl Stage {
 
     /// Claims by gate, landing and settling, and records the client's answer.
     async fn claim(&mut self, user: UserId) {
-        let (id, key) = (ClaimId(100 + user.0), format!("key-{user}"));
+        let id = ClaimId(100 + user.0);
+        let key = format!("key-{user}");
         let claimed_at = self.now - TimeDelta::minutes(30);
         let claim = testkit::claim(id, TEMPLATE, user, &key, 1, claimed_at);
         let admitted = self

@@ -192,7 +192,8 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
     let mut connection = world.mysql().await;
     let now = world.clock.now();
     let landing = |user: i64, epoch| {
-        let (id, key) = (ClaimId(FIRST_ID + user), "none");
+        let id = ClaimId(FIRST_ID + user);
+        let key = "none";
         let claim = Claim {
             // No key was sent: with limit 1 the template itself is the key.
             request_id: RequestId::absent(),

@@ -101,8 +101,8 @@ async fn a_claim_is_answered_byte_by_byte_the_same_after_restarts_a_lost_gate_an
     let mut world = World::start_with("replay", two_apis).await;
     let limited = |new| NewTemplate { per_user_limit: 3, max_per_claim: 2, ..new };
     let unlimited = |new| NewTemplate { per_user_limit: 0, max_per_claim: 2, ..new };
-    let (limited, unlimited) =
-        (world.template(10, limited).await, world.template(10, unlimited).await);
+    let limited = world.template(10, limited).await;
+    let unlimited = world.template(10, unlimited).await;
     let promises = [
         Promise::make(&world, limited, UserId(1)).await,
         Promise::make(&world, unlimited, UserId(2)).await,

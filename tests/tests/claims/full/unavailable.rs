@@ -79,7 +79,8 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     // Lists that get a read slot fail with MySQL; the others are refused as overloaded.
     let codes: Vec<String> = lists.iter().map(code).collect();
     let of = |code: &str| codes.iter().filter(|answered| *answered == code).count();
-    let (silent, shed) = (of("STORE_UNAVAILABLE"), of("OVERLOADED"));
+    let silent = of("STORE_UNAVAILABLE");
+    let shed = of("OVERLOADED");
     assert!(silent > 0 && shed > 0 && silent + shed == codes.len(), "{codes:?}");
 
     // A key that has an answer leads to the claim that has it, and not to an id that was never admitted.

@@ -97,7 +97,8 @@ async fn made_up_ids_of_many_cost_mysql_a_bounded_number_of_statements_a_second(
     let status = async |template| api.shop(template, None).await.unwrap().status;
     until(async || status(known).await, |status| *status == 200).await;
 
-    let (before, began) = (lookups(&own), Instant::now());
+    let before = lookups(&own);
+    let began = Instant::now();
     let mut answers = Answers::default();
     let waves = async || {
         wave(api, &mut answers).await;
@@ -136,7 +137,8 @@ async fn made_up_ids_of_one_user_cost_no_more_than_the_user_may_claim() {
     })
     .await;
     let shopper = world.api().shopper(UserId(1)).unwrap();
-    let (before, began) = (lookups(&own), Instant::now());
+    let before = lookups(&own);
+    let began = Instant::now();
     let claims = stream::iter(0..2 * WAVE)
         .map(async |_| shopper.claim(made_up(), Some("key"), 1).await.unwrap())
         .buffer_unordered(AT_A_TIME);
@@ -159,7 +161,8 @@ async fn one_unknown_id_is_one_statement_a_second_however_many_ask_for_it() {
     let draft = NewTemplate::simple("A draft", 5, world.clock.now(), chrono::TimeDelta::hours(1));
     let draft = world.api().create(&draft).await.unwrap().id;
     let api = world.api();
-    let (before, began) = (lookups(&own), Instant::now());
+    let before = lookups(&own);
+    let began = Instant::now();
     let pages = stream::iter(0..WAVE)
         .map(async |_| api.shop(draft, None).await.unwrap())
         .buffer_unordered(AT_A_TIME);

@@ -12,7 +12,8 @@ const BEHIND: f64 = 5.0;
 #[tokio::test]
 async fn while_no_topic_takes_dead_letters_the_lag_grows_and_lists_are_right_once_one_does() {
     let mut world = World::start("no dead letters").await;
-    let (brokers, names) = (&world.sources.brokers.clone(), &world.sources.topics.clone());
+    let brokers = &world.sources.brokers.clone();
+    let names = &world.sources.topics.clone();
     let template = world.template(10, |new| new).await;
     world.warm_views([1, 2]).await;
     // It would make the topic again at once.

@@ -85,7 +85,9 @@ async fn who_reads_over_thirty_two_connections_takes_neither_lists_nor_operators
         options.with_env("READS_PER_USER_MINUTE", "0").with_env("READS_PER_USER_SECOND", "0")
     })
     .await;
-    let (quiet, idle, others) = (100..140, 200..240, 300..340);
+    let quiet = 100..140;
+    let idle = 200..240;
+    let others = 300..340;
     give(&world, 1..2, COUPONS).await;
     for some in [quiet.clone(), idle.clone(), others.clone()] {
         give(&world, some, 3).await;

@@ -63,7 +63,8 @@ async fn is_trusted(world: &World, user: UserId) -> bool {
 #[tokio::test]
 async fn eight_cold_lists_of_twenty_thousand_refuse_nobody_and_are_whole_in_the_end() {
     let world = World::start("eight hot").await;
-    let (hot, others) = (1..9, 100..140);
+    let hot = 1..9;
+    let others = 100..140;
     give(&world, hot.clone(), HOT).await;
     give(&world, others.clone(), 3).await;
     let api = world.api();
@@ -145,7 +146,8 @@ async fn the_pages_of_mysql_are_the_pages_of_the_view() {
     let held = format!("{BEFORE_PIECE}=hold:{}", hold.display());
     start_with(&mut world.platform.apis[0], "FAIL_POINTS", &held).await;
     let user = UserId(7);
-    let (one, other) = (world.template(LONG, many).await, world.template(LONG, many).await);
+    let one = world.template(LONG, many).await;
+    let other = world.template(LONG, many).await;
     let brief = world.template(LONG, |new| many(NewTemplate { valid_for_ms: 500, ..new })).await;
     // Ended coupons are not flipped: more in a row than a page reads.
     world.platform.expiry_worker.pause().unwrap();

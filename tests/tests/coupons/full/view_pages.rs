@@ -34,9 +34,11 @@ async fn ten_thousand_coupons_of_one_user_are_paged_whole_while_their_view_is_lo
     let run = world.crowd().run((0..claims).map(wish).collect()).await.unwrap();
     assert_eq!((run.given_up, world.count(template).await.unused), (0, COUPONS));
 
-    let (shopper, api) = (world.api().shopper(USER).unwrap(), &world.platform.apis[0]);
+    let shopper = world.api().shopper(USER).unwrap();
+    let api = &world.platform.apis[0];
     let mut query = CouponQuery { limit: Some(PAGE), ..CouponQuery::default() };
-    let (mut listed, mut losses) = (Vec::new(), 0);
+    let mut listed = Vec::new();
+    let mut losses = 0;
     for number in 0.. {
         if number % LOSE_EVERY == 0 {
             world.sources.view.drop_view(USER).await.unwrap();

@@ -33,7 +33,10 @@ async fn a_revocation_meets_redemption_rollback_lock_and_replacement_and_rows_sa
         templates.push(world.template(99, |new| new).await);
     }
     let [sold, back, kept, replaced] = templates[..] else { panic!("four templates") };
-    let (mut redeemed, mut revoked_back, mut locked, mut replacements) = (0, 0, 0, 0);
+    let mut redeemed = 0;
+    let mut revoked_back = 0;
+    let mut locked = 0;
+    let mut replacements = 0;
     for user in 1..=ROUNDS {
         let [one, two, three, four] = claimed(&world, [sold, back, kept, replaced], user).await;
         let race = [change("revoke", one), redemption(&format!("sold-{user}"), &[one])];

@@ -27,13 +27,14 @@ fn in_vain() -> Value {
 async fn a_job_takes_back_nothing_that_a_claim_under_way_was_admitted_for() {
     let two = |options| PlatformOptions { apis: 2, ..options };
     let mut world = World::start_with("take back", two).await;
-    let (rows, claims) =
-        (world.platform.options.dir.join("rows"), world.platform.options.dir.join("claims"));
+    let rows = world.platform.options.dir.join("rows");
+    let claims = world.platform.options.dir.join("claims");
     let held_rows = format!("jobs.before_outcomes=hold:{}", rows.display());
     let both = format!("{held_rows},claims.after_gate=hold:{}", claims.display());
     start_with(&mut world.platform.apis[0], "FAIL_POINTS", &both).await;
     start_with(&mut world.platform.apis[1], "FAIL_POINTS", &held_rows).await;
-    let (slow, api) = (world.apis[0].clone(), world.apis[1].clone());
+    let slow = world.apis[0].clone();
+    let api = world.apis[1].clone();
     let template = world.template(1, |new| new).await;
     let first = api.shopper(UserId(1)).unwrap();
     assert_eq!(first.claim(template, None, 1).await.unwrap().status, 201);

@@ -8,7 +8,8 @@ async fn with_no_worker_a_coupon_ends_on_time_all_the_same() {
     world.platform.expiry_worker.kill().unwrap();
     let lasting = world.template(10, |new| new).await;
     let brief = world.template(10, |new| NewTemplate { valid_for_ms: BRIEF_MS, ..new }).await;
-    let (anna, bert) = (shopper(&world, 1), shopper(&world, 2));
+    let anna = shopper(&world, 1);
+    let bert = shopper(&world, 2);
     anna.all_coupons().await.unwrap();
     let kept = [claim(&anna, lasting).await, claim(&bert, lasting).await];
     let ended = [claim(&anna, brief).await, claim(&bert, brief).await];
@@ -108,7 +109,8 @@ async fn a_worker_that_was_stopped_in_the_middle_and_wakes_flips_nothing_twice_o
     other.expiry_worker.start().await.unwrap();
     world.until(bulk, |counts| counts.expired == BULK_ROWS).await;
     // It resumes when some deadlines are near and others far.
-    let (soon, far) = (world.clock.now() + TimeDelta::seconds(1), now + TimeDelta::days(1));
+    let soon = world.clock.now() + TimeDelta::seconds(1);
+    let far = now + TimeDelta::days(1);
     insert_bulk(&mut connection, 1 + BULK_ROWS, soon).await;
     insert_bulk(&mut connection, 1 + 2 * BULK_ROWS, far).await;
     world.platform.expiry_worker.resume().unwrap();

@@ -32,7 +32,8 @@ async fn an_api_that_dies_or_stops_before_it_commits_a_payment_or_a_return_leave
             user += 1;
             let (_, claim) = claimed(&world, template, (user, "a"), 1).await;
             arm(&mut world.platform.apis[1], &format!("api.before_commit={action}")).await;
-            let (payment, lost) = (format!("pay-{user}"), world.apis[1].clone());
+            let payment = format!("pay-{user}");
+            let lost = world.apis[1].clone();
             let mut call = {
                 let payment = payment.clone();
                 tokio::spawn(async move {

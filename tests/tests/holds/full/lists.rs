@@ -17,7 +17,8 @@ async fn page(user: &Shopper, status: &'static str, cursor: Option<String>) -> C
 
 /// The rest of a list after the cursor `behind`. No page of it is empty, and each but the last is full.
 async fn rest(user: &Shopper, status: &'static str, behind: Option<String>) -> Vec<CouponId> {
-    let (mut cursor, mut all) = (behind, Vec::new());
+    let mut cursor = behind;
+    let mut all = Vec::new();
     loop {
         let page = page(user, status, cursor).await;
         assert_eq!(page.has_more, page.next_cursor.is_some());
@@ -38,7 +39,8 @@ async fn every_hold_that_is_over_is_listed_as_lapsed_before_and_after_its_flip()
         let many = |new| shopper::NewTemplate { per_user_limit: 0, max_per_claim: 5, ..new };
         world.template(9, |new| many(new.held_for(hold))).await
     };
-    let (brief, long) = (template(SHORT).await, template(LONG).await);
+    let brief = template(SHORT).await;
+    let long = template(LONG).await;
     // No worker flips.
     world.platform.expiry_worker.kill().unwrap();
     let (anna, first) = claimed(&world, brief, (1, "first"), 3).await;

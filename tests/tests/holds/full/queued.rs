@@ -26,7 +26,8 @@ async fn a_queued_claim_that_waits_is_neither_paid_for_nor_cancelled_and_then_bo
     let id = accepted.id;
     // The claim was looked up under another template, which left a fence there.
     let other = world.template(9, |new| new).await;
-    let (mut mysql, now) = (world.mysql().await, world.clock.now());
+    let mut mysql = world.mysql().await;
+    let now = world.clock.now();
     fence::place(&mut mysql, other, UserId(2), id, now).await.unwrap();
     let cancel = format!("/v1/claims/{id}/cancel?template={template}");
     let reason = json!({ "reason": "r" });

@@ -44,7 +44,8 @@ const SHOP_QUERIES: [(&str, u16, &str); 9] = [
 ];
 
 pub(super) fn cases(targets: &Targets) -> Vec<Case> {
-    let (coupon, claim) = (targets.coupon, &targets.claim);
+    let coupon = targets.coupon;
+    let claim = &targets.claim;
     let get = |path: &str| targets.attacker.request(Method::GET, path);
     let post =
         |path: String, body: &Value| targets.attacker.request(Method::POST, &path).json(body);

@@ -44,7 +44,8 @@ impl Strangers {
         let revoke = api.operator(Method::DELETE, &format!("/v1/api-keys/{}", ids[3]));
         assert_eq!(api.send(revoke).await.unwrap().status, 204);
         let [admin, reader, operator] = [0, 1, 2].map(|at: usize| api.with_operator_key(&keys[at]));
-        let (admin_id, reader_id) = (ids[0].clone(), ids[1].clone());
+        let admin_id = ids[0].clone();
+        let reader_id = ids[1].clone();
         let merchant = merchant["id"].as_str().unwrap().to_owned();
         Self { admin, reader, operator, keys, merchant, admin_id, reader_id }
     }
@@ -109,7 +110,8 @@ fn strangers(targets: &Targets) -> Vec<Case> {
 }
 
 fn scopes(targets: &Targets) -> Vec<Case> {
-    let (reader, operator) = (&targets.strangers.reader, &targets.strangers.operator);
+    let reader = &targets.strangers.reader;
+    let operator = &targets.strangers.operator;
     let one = format!("/v1/templates/{}", targets.one);
     let key = format!("/v1/api-keys/{}", targets.strangers.reader_id);
     let mut cases = Vec::new();

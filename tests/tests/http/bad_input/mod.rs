@@ -73,9 +73,11 @@ impl Targets {
         let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
         let draft = api.create(&draft).await.unwrap().id;
         let [paused, ended] = [turned(&world, "pause").await, turned(&world, "end").await];
-        let (attacker, victim) = (api.shopper(UserId(1)).unwrap(), api.shopper(UserId(2)).unwrap());
+        let attacker = api.shopper(UserId(1)).unwrap();
+        let victim = api.shopper(UserId(2)).unwrap();
         let claimed: Claimed = victim.claim(one, None, 1).await.unwrap().json().unwrap();
-        let (coupon, claim) = (claimed.coupons[0].id, claimed.id.to_string());
+        let coupon = claimed.coupons[0].id;
+        let claim = claimed.id.to_string();
         let answer = victim.use_coupon(coupon, "the-victims-order").await.unwrap();
         assert_eq!(answer.status, 200);
         // The gate learns of a landing a moment later.

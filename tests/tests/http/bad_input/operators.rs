@@ -160,7 +160,8 @@ fn turns(targets: &Targets) -> Vec<Case> {
 fn edits(targets: &Targets) -> Vec<Case> {
     let path = format!("/v1/templates/{}", targets.one);
     let mut cases = Vec::new();
-    let (from, until) = ("1900-01-01T00:00:00Z", "2099-01-01T00:00:00Z");
+    let from = "1900-01-01T00:00:00Z";
+    let until = "2099-01-01T00:00:00Z";
     for (change, status, code) in [
         (json!({ "valid_for_ms": 5 }), 428, "PRECONDITION_REQUIRED"),
         (json!({ "version": 2 }), 422, "INVALID_TEMPLATE"),

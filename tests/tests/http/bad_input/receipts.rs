@@ -57,7 +57,9 @@ fn garbage(targets: &Targets) -> Vec<Case> {
 
 /// A receipt at a place, or from a user, that it is not for.
 fn misplaced(targets: &Targets) -> Vec<Case> {
-    let (location, claim, one) = (&targets.location, &targets.claim, targets.one);
+    let location = &targets.location;
+    let claim = &targets.claim;
+    let one = targets.one;
     let (place, receipt) = location.split_once("&receipt=").unwrap();
     let get = |shopper: &Shopper, path: &str| shopper.request(Method::GET, path);
     let own = |path: &str| get(&targets.waiter, path);

@@ -88,7 +88,8 @@ fn drains(targets: &Targets) -> Vec<Case> {
     let of = |template: &dyn std::fmt::Display| {
         targets.api.operator(Method::POST, &format!("/v1/templates/{template}/drain-end"))
     };
-    let (one, any) = (|| of(&targets.one), ("if-match", "*"));
+    let one = || of(&targets.one);
+    let any = ("if-match", "*");
     let case = |what: &str, request, status, code| {
         case(&format!("{what} as the end of a drain"), request, status, code)
     };

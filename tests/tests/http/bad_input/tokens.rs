@@ -143,7 +143,8 @@ fn forged(targets: &Targets) -> Vec<(String, String)> {
 }
 
 fn operators(targets: &Targets) -> Vec<Case> {
-    let (api, path) = (&targets.api, "/v1/templates");
+    let api = &targets.api;
+    let path = "/v1/templates";
     let key = &targets.world.platform.options.operator_key;
     let with = |name: &str, key: String| {
         let request = api.anonymous(Method::GET, path).header("x-api-key", key);

@@ -187,7 +187,8 @@ async fn configuration(world: &World, shopper: &Shopper) -> String {
     let draft = world.api().create(&draft).await.unwrap().id;
     let mut ids =
         vec![("templates", [one, several, draft].iter().map(ToString::to_string).collect())];
-    let (mut coupons, mut claims) = (Vec::new(), Vec::new());
+    let mut coupons = Vec::new();
+    let mut claims = Vec::new();
     for key in ["first", "second", "third"] {
         let claimed = shopper.claim(several, Some(key), 3).await.unwrap();
         let claimed: Claimed = claimed.json().unwrap();

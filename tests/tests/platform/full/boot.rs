@@ -110,8 +110,9 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         let endpoints = scope.endpoints.clone();
         let mut options = PlatformOptions::of_test(&scope);
         options.dir = options.dir.join(number.to_string());
-        let (variable, value, sentence) =
-            (variable.to_owned(), value.to_owned(), sentence.to_owned());
+        let variable = variable.to_owned();
+        let value = value.to_owned();
+        let sentence = sentence.to_owned();
         endings.spawn(async move {
             ends_saying(endpoints, options, pick, (&variable, &value), &[&sentence]).await;
         });
@@ -127,7 +128,8 @@ fn of_the_queue<'a>(
     unmigrated: &'a str,
     evicting: &'a str,
 ) -> [(Pick, &'a str, &'a str, &'a str); 8] {
-    let (dead_mysql, dead_redis) = ("mysql://u:p@127.0.0.1:1/coupon", "redis://127.0.0.1:1");
+    let dead_mysql = "mysql://u:p@127.0.0.1:1/coupon";
+    let dead_redis = "redis://127.0.0.1:1";
     [
         // The relay starts without MySQL, but not with an address that can never be right.
         (OUTBOX_RELAY, "DATABASE_URL", "mysql://u:p@127.0.0.1:1", "end it with /coupon"),

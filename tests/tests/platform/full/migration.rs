@@ -24,7 +24,8 @@ async fn killed_at_any_moment(flavor: Flavor) {
     full_only("kills a process");
     let Some(servers) = TestServers::on(flavor) else { return };
     let killed = servers.scope("killed migration").endpoints;
-    let (mut kills, mut statements) = (0, 0);
+    let mut kills = 0;
+    let mut statements = 0;
     while !is_migrated_within(&killed, LONGER_EACH * kills).await {
         kills += 1;
         statements = statements.max(recorded(&killed.database_url).await);

@@ -99,7 +99,8 @@ fn alerts_name_only_what_is_exported_and_the_dashboard_shows_all_of_it() {
 fn a_metric_to_worry_about_has_an_alert_or_names_the_one_that_tells_of_it() {
     let rules = text("ops/alerts.yaml");
     let expressions: String = rules.lines().filter(|line| line.contains(" expr: ")).collect();
-    let (watched, alerts) = (metrics_in(&expressions), alerts_in(&rules));
+    let watched = metrics_in(&expressions);
+    let alerts = alerts_in(&rules);
     for metric in tables().into_iter().flat_map(|(_, table)| table) {
         let (name, Some(worry)) = (metric.name, metric.worry) else { continue };
         let named = worry.split('[').skip(1).filter_map(|link| link.split(']').next());
@@ -162,7 +163,8 @@ fn compose_config() -> Option<String> {
 /// Returns the services of a resolved configuration, each with its lines.
 fn services_of(config: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut services: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let (mut inside, mut name) = (false, "");
+    let mut inside = false;
+    let mut name = "";
     for line in config.lines() {
         if !line.starts_with(' ') {
             inside = line == "services:";
@@ -268,7 +270,8 @@ fn each_container_has_the_secrets_that_it_needs_by_file_and_no_other() {
     let services = services_of(&config);
     for (service, own) in SECRETS {
         let lines = &services[service];
-        let (mut names, mut mounted) = (BTreeSet::new(), BTreeSet::new());
+        let mut names = BTreeSet::new();
+        let mut mounted = BTreeSet::new();
         for (at, line) in lines.iter().enumerate() {
             let Some(source) = line.strip_prefix("- source: ") else { continue };
             let target = lines.get(at + 1).and_then(|next| next.strip_prefix("target: "));
@@ -427,7 +430,8 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
         let file = project_root().join("ops").join(format!("redis-{role}.conf"));
         OwnView::by_file(&format!("{role}-by-file-{}", flavor.name()), &file).await.unwrap()
     };
-    let (gate, view) = (redis("gate").await, redis("view").await);
+    let gate = redis("gate").await;
+    let view = redis("view").await;
     assert_set(&gate.url(), &[("maxmemory-policy", "noeviction"), ("appendonly", "yes")]);
     assert_set(&view.url(), &[("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")]);
     let refused = GateRedis::connect(&view.url()).await.err().unwrap();
@@ -532,7 +536,8 @@ async fn walk_by_ops(world: &World) {
 
 /// Holds coupons, which are paid for by a call and by a message, cancelled, or lapse, and moves their validity.
 async fn hold_by_ops(world: &World, till: &Api) {
-    let (api, hour) = (world.api(), TimeDelta::hours(1));
+    let api = world.api();
+    let hour = TimeDelta::hours(1);
     let held = |new: NewTemplate| NewTemplate { lapses_allowed: Some(1), ..new.held_for(hour) };
     let template = world.template(9, held).await;
     let mut claims = Vec::new();
@@ -550,7 +555,8 @@ async fn hold_by_ops(world: &World, till: &Api) {
     };
     let producer = Producer::connect(&world.sources.brokers, ProducerOptions::default()).await;
     let topic = world.sources.topics.payments();
-    let (key, payload) = (payment.key(), payment.encode());
+    let key = payment.key();
+    let payload = payment.encode();
     producer.unwrap().send(&topic, None, key.as_bytes(), &payload, &[]).await.unwrap();
     world.until(template, |counts| counts.unused == 2).await;
     assert_eq!(till.cancel(claims[2], "refunded", None).await.unwrap().status, 200);

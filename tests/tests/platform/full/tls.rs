@@ -24,7 +24,8 @@ struct ByTls {
 impl ByTls {
     async fn start() -> Self {
         let certificates = Certificates::make("tls-ca").unwrap();
-        let (ca, certificate) = (certificates.ca(), certificates.certificate());
+        let ca = certificates.ca();
+        let certificate = certificates.certificate();
         let settings = [
             format!("--ssl-cert={certificate}"),
             format!("--ssl-key={}", certificates.key()),
@@ -46,7 +47,10 @@ impl ByTls {
             view_redis_url: format!("rediss://127.0.0.1:{view_port}?ssl-ca={ca}"),
             kafka_brokers: format!("ssl://127.0.0.1:{kafka_port}?ssl-ca={ca}"),
         };
-        let (_database, _view, _kafka, _certificates) = (database, view, kafka, certificates);
+        let _database = database;
+        let _view = view;
+        let _kafka = kafka;
+        let _certificates = certificates;
         Self { _database, gate, _view, _kafka, endpoints, _certificates }
     }
 }

@@ -191,7 +191,8 @@ impl Sale {
     /// New users claim, one after the other, until enough are answered 202; each key is asked again at the other api.
     /// Returns the 202s and the last user.
     async fn spilled(&self, world: &World, first: i64) -> (Promises, i64) {
-        let (mut promises, mut user) = (Promises::default(), first);
+        let mut promises = Promises::default();
+        let mut user = first;
         loop {
             let told = promises.claim(&shopper(world, 0, user), self.template, Some("a"), 1).await;
             assert!(matches!(told.status, 202 | 503), "{self:?}: {told:?}");

@@ -150,8 +150,8 @@ async fn a_gate_restarted_from_an_old_file_in_a_queued_sale_loses_no_202_of_the_
 #[tokio::test]
 async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
     let (mut servers, mut world) = private_world("queued-drain").await;
-    let (queued, other) =
-        (world.template(20, after_topic).await, world.template(20, |new: NewTemplate| new).await);
+    let queued = world.template(20, after_topic).await;
+    let other = world.template(20, |new: NewTemplate| new).await;
     let mut promises = Promises::default();
     world.platform.lander.pause().unwrap();
     for user in 1..=10 {

@@ -52,7 +52,8 @@ async fn rows(world: &World, template: TemplateId, of: &str) -> i64 {
 
 /// A claim as such a gate would have let it through.
 fn let_through(world: &World, template: TemplateId, epoch: Epoch, number: i64) -> QueuedClaim {
-    let (id, now) = (ClaimId(number), world.clock.now());
+    let id = ClaimId(number);
+    let now = world.clock.now();
     let claim = testkit::claim(id, template, UserId(number), "the-key", QUANTITY, now);
     QueuedClaim {
         admission: Admission { claim, epoch, numbers: vec![1, 2] },

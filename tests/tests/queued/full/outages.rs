@@ -217,7 +217,8 @@ async fn broker_away(name: &str, longer: Duration) {
     let [topic, gate] =
         [world.template(10_000, after_topic).await, world.template(10_000, after_gate).await];
     let mut promises = Promises::default();
-    let (mut users, unknown) = (0, 5);
+    let mut users = 0;
+    let unknown = 5;
     servers.kafka.pause().unwrap();
     let back = Instant::now() + longer;
     let told = futures::future::join_all((1..=unknown).map(|user| {

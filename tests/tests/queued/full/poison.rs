@@ -45,7 +45,8 @@ async fn what_cannot_be_read_or_landed_is_set_aside_and_stops_no_other_claim() {
 
     // A claim that MySQL refuses for a reason of its own.
     let epoch = world.sources.gate.meta(template).await.unwrap().unwrap().epoch;
-    let (id, now) = (ClaimId(77), world.clock.now());
+    let id = ClaimId(77);
+    let now = world.clock.now();
     let claim = testkit::claim(id, template, UserId(77), "too-long", 1, now);
     let claim = coupon::Claim { trace_parent: Some("x".repeat(TOO_LONG)), ..claim };
     let poison = QueuedClaim {
@@ -60,7 +61,8 @@ async fn what_cannot_be_read_or_landed_is_set_aside_and_stops_no_other_claim() {
         accepted(&mut promises, &shopper(&world, 1, user), template).await;
     }
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(6));
-    let (state, reason) = (ClaimState::Rejected.code(), RejectReason::Failed.code());
+    let state = ClaimState::Rejected.code();
+    let reason = RejectReason::Failed.code();
     let failed = format!(
         "select count(*) from claim where id = {id} and state = {state} and reason = {reason}"
     );

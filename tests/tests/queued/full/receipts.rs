@@ -17,7 +17,8 @@ const CLAIMS: i64 = 30;
 
 /// Reads events until the claim has ended, or `most` of them. Returns what they say, and the last id.
 async fn read(events: &mut Events, most: usize) -> (Vec<Fate>, Option<String>) {
-    let (mut seen, mut last) = (Vec::new(), None);
+    let mut seen = Vec::new();
+    let mut last = None;
     while seen.len() < most {
         let Some(event) = events.next().await.unwrap() else { break };
         last = event.id.clone().or(last);
@@ -45,7 +46,8 @@ async fn look(shopper: &Shopper, accepted: &Accepted) -> Option<Fate> {
 }
 
 async fn has_reported(world: &World) -> bool {
-    let (brokers, topic) = (&world.sources.brokers, world.sources.topics.claim_progress());
+    let brokers = &world.sources.brokers;
+    let topic = world.sources.topics.claim_progress();
     let reports =
         TableReader::open_to_end(brokers, &topic).await.unwrap().read_to_end().await.unwrap();
     let reports = reports.iter().filter_map(|report| report.payload.as_deref());

@@ -29,7 +29,8 @@ async fn campaign(flavor: Flavor, rounds: u32) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let say = |line| println!("{line}");
-    let (broker, database) = (&mut broker.server, &mut own.server);
+    let broker = &mut broker.server;
+    let database = &mut own.server;
     let totals = tail_campaign::run(scope, broker, database, rounds, seed, say).await;
     println!("{totals}");
     assert!(totals.changes > 0 && totals.duplicates > 0, "no fault met the load: {totals:?}");

@@ -69,7 +69,8 @@ pub(crate) struct ReplacedBody {
 }
 
 fn replaced_example() -> Value {
-    let (mut cancelled, replacement) = (coupon_body::example(), coupon_body::example());
+    let mut cancelled = coupon_body::example();
+    let replacement = coupon_body::example();
     cancelled["id"] = json!("2123985068924862400");
     cancelled["status"] = json!("cancelled");
     cancelled["version"] = json!(2);
@@ -192,7 +193,8 @@ pub(crate) async fn replace(
             return Ok(answer);
         }
         let before = held(&mut transaction, operator, id).await?;
-        let (now, new) = (app.clock.now(), app.ids.coupon()?);
+        let now = app.clock.now();
+        let new = app.ids.coupon()?;
         let replaced = desk::replace(&mut transaction, &before, new, now).await?;
         if let Change::Done(after) = &replaced.change {
             let mut shown = described(after, &request.reason, now);

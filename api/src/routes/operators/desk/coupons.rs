@@ -132,12 +132,15 @@ pub(crate) async fn find(
         let behind = behind.map(|cursor| cursor.0);
         search::page(&mut connection, operator.merchant_id, along, behind, most).await
     });
-    let (rows, now) = (rows.await?, app.clock.now());
+    let rows = rows.await?;
+    let now = app.clock.now();
     let fits = |row: &UserCoupon| {
         filter.fits(row)
             && status.is_none_or(|status| row.status.at(row.valid_until, now) == status)
     };
-    let (mut shown, mut unreadable, mut last) = (Vec::new(), Vec::new(), None);
+    let mut shown = Vec::new();
+    let mut unreadable = Vec::new();
+    let mut last = None;
     let is_cut = rows.len() == most as usize;
     for row in &rows {
         if shown.len() == limit as usize {

@@ -61,7 +61,8 @@ mod tests {
     #[test]
     fn a_line_is_an_id_in_any_form_and_garbage_or_a_second_one_has_its_outcome() {
         let file = "\u{feff}7\r\n\n \"8\" \n9\n{\"user_id\": \"10\"}\n{\"user_id\": 11}\n7\nx\n-1\n{}\n[12]\n";
-        let (pending, wrong) = (RowOutcome::Pending, RowOutcome::InvalidUserId);
+        let pending = RowOutcome::Pending;
+        let wrong = RowOutcome::InvalidUserId;
         let mut expected: Vec<_> = (7..=11).map(|user| (Some(user), pending)).collect();
         expected.push((Some(7), RowOutcome::Duplicate));
         expected.extend([(None, wrong); 4]);

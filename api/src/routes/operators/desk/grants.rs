@@ -167,7 +167,8 @@ async fn create_once(
     }
     let now = app.clock.now();
     allowed(template, app.sale_clock.now())?;
-    let (id, actor) = (app.ids.job()?, operator.actor());
+    let id = app.ids.job()?;
+    let actor = operator.actor();
     let created = job::create(&mut transaction, &wanted.as_job(id, operator, &actor), now).await;
     if let Err(error) = created {
         // An equal request was faster; the insert waited for it.
@@ -254,7 +255,8 @@ async fn add_stock(
     if delta == 0 {
         return Ok(());
     }
-    let (request_id, actor) = (RequestId::job_movement(id), operator.actor());
+    let request_id = RequestId::job_movement(id);
+    let actor = operator.actor();
     let new = NewMovement { request_id: &request_id, delta, reason: &wanted.reason, actor: &actor };
     let moved = stock::add_movement(transaction, wanted.template_id, &new, now).await?;
     let (Recorded { seq, total, stock }, _) = stock_movements::recorded(moved)?;
@@ -328,7 +330,8 @@ impl GrantJob {
         };
         let rows = given::rows(request.user_ids.iter().map(String::as_str));
         // Without the caller: a retry after a key's rotation is still the same job.
-        let (template_id, digest) = (template.id, digest_of(b""));
+        let template_id = template.id;
+        let digest = digest_of(b"");
         let digest_with_caller = digest_of(&operator.caller.digest);
         Ok(Self {
             template_id,

@@ -56,7 +56,8 @@ pub(crate) struct KnownJson {
 
 impl From<&Answers> for FiguresJson {
     fn from(answers: &Answers) -> Self {
-        let (all, landed) = (answers.all(), answers.of(LANDED));
+        let all = answers.all();
+        let landed = answers.of(LANDED);
         Self {
             requests: all.total(),
             landed: landed.total(),

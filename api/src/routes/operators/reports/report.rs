@@ -227,7 +227,8 @@ pub(crate) async fn get(
 
 fn sale(known: &Known, opened_at: DateTime<Utc>) -> SaleJson {
     let sums = &known.sums;
-    let (peak, sold_out) = (sums.peak(sums.span.from, sums.span.to), sums.sold_out_at());
+    let peak = sums.peak(sums.span.from, sums.span.to);
+    let sold_out = sums.sold_out_at();
     SaleJson {
         figures: FiguresJson::from(&sums.whole()),
         peak_per_second: peak.map_or(0, |peak| peak.answers),
@@ -251,12 +252,14 @@ async fn rows(
     let row = templates::stock(app, template.id).await?;
     let stock = TakenJson { total: row.total, landed: row.total - row.stock, left: row.stock };
     let redemption = redeemed(app, template).await?;
-    let (mut counts, mut after) = (StatusCounts::default(), None);
+    let mut counts = StatusCounts::default();
+    let mut after = None;
     let until = Moment::now() + COUNT_FOR;
     let all_counted = loop {
         let piece = async {
             let mut connection = connect::acquire(&app.pool).await?;
-            let (id, rows_max) = (template.id, status_counts::PIECE);
+            let id = template.id;
+            let rows_max = status_counts::PIECE;
             status_counts::add_piece(&mut connection, id, after, rows_max, now, &mut counts).await
         };
         after = connect::within(piece).await?;
@@ -269,12 +272,14 @@ async fn rows(
 
 /// Adds up what the template's coupons were redeemed for, for as long as [`COUNT_FOR`].
 async fn redeemed(app: &App, template: &Template) -> Result<RedemptionJson, Problem> {
-    let (mut totals, mut after) = (Totals::default(), None);
+    let mut totals = Totals::default();
+    let mut after = None;
     let until = Moment::now() + COUNT_FOR;
     let all_counted = loop {
         let piece = async {
             let mut connection = connect::acquire(&app.pool).await?;
-            let (id, rows_max) = (template.id, redemption_totals::PIECE);
+            let id = template.id;
+            let rows_max = redemption_totals::PIECE;
             redemption_totals::add_piece(&mut connection, id, after, rows_max, &mut totals).await
         };
         after = connect::within(piece).await?;

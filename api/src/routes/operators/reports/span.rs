@@ -67,7 +67,8 @@ impl SpanQuery {
             let detail = "Use a `from` before `to`, by at most 366 days.";
             return Err(refused(detail));
         }
-        let (from, to) = (from.timestamp(), second_after(to));
+        let from = from.timestamp();
+        let to = second_after(to);
         let step = match self.step {
             Some(step) if (1..=STEP_MAX).contains(&step) => step,
             Some(_) => {

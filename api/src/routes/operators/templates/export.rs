@@ -139,7 +139,8 @@ pub(super) async fn page<L: List>(
     mut behind: Option<L::Position>,
     limit: u32,
 ) -> Result<Page<L::Row>, Problem> {
-    let (mut rows, mut unreadable) = (Vec::<L::Row>::new(), Vec::new());
+    let mut rows = Vec::<L::Row>::new();
+    let mut unreadable = Vec::new();
     let mut read = 0;
     while read < PAGE_READ_MAX {
         let chunk = read_chunk(pool, list, behind.as_ref(), PAGE_CHUNK).await?;

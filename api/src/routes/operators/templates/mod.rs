@@ -94,7 +94,8 @@ async fn create_once(
     if let Known::Answer(answer) = known {
         return Ok(answer);
     }
-    let (actor, now) = (operator.actor(), app.clock.now());
+    let actor = operator.actor();
+    let now = app.clock.now();
     if draft.window.ends_at > now {
         app.quotas.one_more_open_template(&mut transaction, operator, now).await?;
     }

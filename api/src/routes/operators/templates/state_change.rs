@@ -89,7 +89,8 @@ pub(crate) async fn change_state(
     })?;
     // An empty body leaves the digest as it was stored before there were bodies.
     let once = if request.is_empty() { once } else { once.asking(&request) };
-    let (if_match, accepted) = (IfMatch::of(&headers)?, request.accepted(way.to)?);
+    let if_match = IfMatch::of(&headers)?;
+    let accepted = request.accepted(way.to)?;
     let change = Change { id, way, halts, if_match, confirm: request.confirm, accepted };
     let apply = || change.apply(&app, operator, &once);
     let answer = connect::within(connect::retried(apply, Problem::is_contended)).await?;
@@ -144,7 +145,8 @@ impl Change {
         } else {
             self.make(app, operator, &mut transaction, &before).await?
         };
-        let (template, gate_informed) = (TemplateJson::from(&after), None);
+        let template = TemplateJson::from(&after);
+        let gate_informed = None;
         let body = ChangedTemplate { template, gate_informed };
         let answer = Answer::new(StatusCode::OK, &body);
         let answer = answer.of_version(after.version);
@@ -162,7 +164,8 @@ impl Change {
     ) -> Result<Template, Problem> {
         let now = app.clock.now();
         self.allowed(before, now)?;
-        let (next, accepted) = (self.way.to, self.accepted.unwrap_or_default());
+        let next = self.way.to;
+        let accepted = self.accepted.unwrap_or_default();
         if !template::change_state_with(transaction, before, next, accepted, now).await? {
             let current = self.template(operator, transaction).await?;
             if current.state == self.way.to {
@@ -179,7 +182,8 @@ impl Change {
         }
         let action = action(before, self.way.by, Some(was), is);
         audit::record(app, operator, transaction, action).await?;
-        let (from, to) = (before.state.word(), self.way.to.word());
+        let from = before.state.word();
+        let to = self.way.to.word();
         info!(template.id = %self.id, from, to, "changed a template");
         Ok(after)
     }

@@ -9,9 +9,6 @@ use crate::{StoreError, rows};
 
 /// Returns those of `templates` whose stock row another transaction has locked at this moment. Does not wait for them,
 /// and leaves none locked. A template without a row counts as locked.
-///
-/// # Errors
-/// The statement fails.
 pub async fn locked(
     connection: &mut MySqlConnection,
     templates: &BTreeSet<TemplateId>,

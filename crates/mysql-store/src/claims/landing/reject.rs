@@ -115,7 +115,8 @@ async fn try_fence(
     if queued_epoch.is_none_or(|queued_epoch| landing.admission.epoch < queued_epoch) {
         return Ok(false);
     }
-    let (template, user) = (claim.template_id, claim.user_id);
+    let template = claim.template_id;
+    let user = claim.user_id;
     let fence = fence::place_held(transaction, template, user, claim.id, now).await?;
     Ok(fence == Fence::Stands)
 }

@@ -40,7 +40,8 @@ async fn try_all(
 ) -> Result<Option<Vec<RejectOutcome>>, StoreError> {
     hold_stocks(transaction, landings).await?;
     let found = reread(transaction, LandingMode::Queued, landings).await?;
-    let (mut rejected, mut outcomes) = (Vec::new(), Vec::with_capacity(landings.len()));
+    let mut rejected = Vec::new();
+    let mut outcomes = Vec::with_capacity(landings.len());
     for ((landing, reason), found) in landings.iter().zip(reasons).zip(&found) {
         let decision = decide(LandingMode::Queued, &landing.admission, found);
         outcomes.push(if stands(*reason, &decision) {

@@ -88,7 +88,8 @@ async fn templates(
             .map_err(StoreError::query("reread the stock"))?;
         for (id, stock, epoch, queued_epoch, open, state, limit) in rows {
             let open = Open::try_from(open)?;
-            let (epoch, queued_epoch) = (Epoch(epoch), Epoch(queued_epoch));
+            let epoch = Epoch(epoch);
+            let queued_epoch = Epoch(queued_epoch);
             let facts = TemplateFacts {
                 state: state.try_into()?,
                 limit: limit.unsigned_abs(),

@@ -126,8 +126,8 @@ async fn unread(world: &World, shopper: &Shopper, claim: &Accepted) -> TcpStream
 #[tokio::test]
 async fn a_client_that_does_not_read_its_events_is_ended_and_others_read_theirs() {
     let mut world = World::start_queued("unread events").await;
-    let (held, sold) =
-        (world.template(10, after_gate).await, world.template(10, after_topic).await);
+    let held = world.template(10, after_gate).await;
+    let sold = world.template(10, after_topic).await;
     let mut promises = Promises::default();
     // What stays in the outbox waits for as long as the test; claims of the other template pass it.
     world.platform.relay.pause().unwrap();

@@ -100,7 +100,8 @@ async fn assert_balanced(world: &World, template: TemplateId, run: &Run) {
     let ids: Vec<ClaimId> = accepted.iter().copied().collect();
     let states = claim_states::of_ids(&mut world.mysql().await, template, &ids).await.unwrap();
     let of = |state| states.values().filter(|its| **its == Ok(state)).count();
-    let (landed, rejected) = (of(ClaimState::Landed), of(ClaimState::Rejected));
+    let landed = of(ClaimState::Landed);
+    let rejected = of(ClaimState::Rejected);
     assert!(!accepted.is_empty());
     assert_eq!(accepted.len(), landed + rejected, "{template}: {states:?}");
 

@@ -95,7 +95,8 @@ async fn a_key_has_one_claim_through_every_change_of_the_mode_in_the_middle_of_a
     }
     // The history lacks what was asked one after the other, so I4 is checked without it.
     world.assert_sound(None).await;
-    let (sources, history) = (&world.sources, histories(vec![run]));
+    let sources = &world.sources;
+    let history = histories(vec![run]);
     let report = verifier::verify(sources, Some(&history), world.clock.now()).await.unwrap();
     let replays = report.outcomes.iter().find(|outcome| outcome.invariant == "I5").unwrap();
     assert!(matches!(replays.verdict, verifier::Verdict::Holds { .. }), "{replays}");
@@ -122,7 +123,8 @@ impl Change {
             assert_eq!((landed.status, landed.replayed), (201, true), "{name}: {landed:?}");
             assert_eq!(landed.body, self.landed.body, "{name}");
             let before = promises.claim(&anna, *template, Some(BEFORE), 1).await;
-            let (status, replayed) = (self.before.status, true);
+            let status = self.before.status;
+            let replayed = true;
             assert_eq!((before.status, before.replayed), (status, replayed), "{name}: {before:?}");
             assert_eq!(id(&before), id(&self.before), "{name}: another claim");
             let after = promises.claim(&anna, *template, Some(AFTER), 1).await;
