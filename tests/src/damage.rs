@@ -25,7 +25,8 @@ pub async fn damage(world: &World, rng: &mut Rng, user: UserId, another: UserId)
         let prefix = &world.scope.key_prefix;
         ["list", "coupons"].map(|key| format!("{prefix}view:1:{{{user}}}:{key}"))
     };
-    let ([list, coupons], [their_list, their_coupons]) = (keys(user), keys(another));
+    let [list, coupons] = keys(user);
+    let [their_list, their_coupons] = keys(another);
     let view = world.sources.view.contents(user).await.ok()?;
     let member = rng.choice(view.list.keys()).cloned();
     let known = rng.choice(view.coupons.keys()).cloned();

@@ -146,6 +146,30 @@ fn files_are_short_and_named_after_what_they_hold() {
     }
 }
 
+/// A file that no module names is not compiled, and its tests do not run.
+#[test]
+fn each_file_is_part_of_its_crate() {
+    let targets = packages().into_iter().flat_map(|package| package.targets);
+    let roots: BTreeSet<PathBuf> =
+        targets.map(|target| target.src_path.into_std_path_buf()).collect();
+    for file in rust_files().into_iter().filter(|file| !roots.contains(file)) {
+        let is_folder = file.file_name().is_some_and(|name| name == "mod.rs");
+        let named = if is_folder { file.parent().unwrap() } else { &file };
+        let declaration = format!("mod {}", named.file_stem().unwrap().to_string_lossy());
+        // A module `full` stands in the file of the room that it belongs to.
+        let folders = named.ancestors().skip(1).take(2);
+        let declares = |folder: &Path| {
+            let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            files.filter(|path| path.extension().is_some_and(|found| found == "rs")).any(|path| {
+                let text = fs::read_to_string(path).unwrap();
+                let rests = text.split(&declaration).skip(1);
+                rests.into_iter().any(|rest| rest.starts_with(';') || rest.starts_with(" {"))
+            })
+        };
+        assert!(folders.into_iter().any(declares), "no module names {}", file.display());
+    }
+}
+
 /// What a newcomer reads first stays short: the details have documents of their own.
 #[test]
 fn the_first_documents_are_short() {
