@@ -15,8 +15,8 @@ pub mod fuzz;
 mod http;
 mod jobs;
 mod metrics;
+mod mysql_view_source;
 mod openapi;
-mod places;
 mod problem;
 mod queue;
 mod receipt;
@@ -29,7 +29,7 @@ mod state;
 mod stats;
 mod story;
 mod template_cache;
-mod truth;
+mod work_limits;
 
 use std::process::ExitCode;
 

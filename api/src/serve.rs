@@ -37,7 +37,7 @@ use crate::{
     connections::{Connections, listener, open_files},
     fleet::Fleet,
     jobs, metrics as api_metrics,
-    places::Places,
+    mysql_view_source::MySqlViewSource,
     queue::Queue,
     receipt::Receipts,
     router::router,
@@ -48,7 +48,7 @@ use crate::{
     stats,
     story::Stories,
     template_cache::TemplateCache,
-    truth::MySqlTruth,
+    work_limits::Places,
 };
 
 /// How long a server may be unreachable at start before the process gives up.
@@ -274,7 +274,7 @@ async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
 async fn view(
     config: &Config,
     pool: &MySqlPool,
-) -> anyhow::Result<(ViewReader<MySqlTruth>, ViewStore)> {
+) -> anyhow::Result<(ViewReader<MySqlViewSource>, ViewStore)> {
     let connect = || {
         let pool = pool.clone();
         let generations: GenerationsOf = Box::new(move |served| {
@@ -291,7 +291,7 @@ async fn view(
     };
     let server = ("the view's Redis", "VIEW_REDIS_URL", config.view_redis_url.expose());
     let store = retried(server, |_| false, connect).await?;
-    let truth = MySqlTruth::new(pool.clone(), config.fail_points.clone());
+    let truth = MySqlViewSource::new(pool.clone(), config.fail_points.clone());
     Ok((ViewReader::new(store.clone(), truth), store))
 }
 

@@ -17,7 +17,7 @@ use crate::{
     code::Code,
     config::Quotas,
     fleet::Fleet,
-    places::Places,
+    mysql_view_source::MySqlViewSource,
     problem::Problem,
     queue::Queue,
     receipt::Receipts,
@@ -27,7 +27,7 @@ use crate::{
     stats::Stats,
     story::Stories,
     template_cache::TemplateCache,
-    truth::MySqlTruth,
+    work_limits::Places,
 };
 
 /// The state of the api; clones share it.
@@ -47,7 +47,7 @@ pub(crate) struct Parts {
     pub(crate) queue: Arc<Queue>,
     /// Signs and reads the receipts of queued claims.
     pub(crate) receipts: Receipts,
-    pub(crate) view: ViewReader<MySqlTruth>,
+    pub(crate) view: ViewReader<MySqlViewSource>,
     pub(crate) shop_stock: ShopStock,
     /// Counts answers to claims, and reads what all processes counted.
     pub(crate) stats: Stats,

@@ -17,7 +17,7 @@ use runtime::Backoff;
 use tokio::sync::Notify;
 use topic::{LaneMessage, PaymentMessage};
 
-use crate::patience::{Patience, TopicReach, Verdict};
+use crate::payment_wait::{PaymentWait, TopicReach, Verdict};
 
 /// Most payments of one partition that wait, in about half a megabyte: as many as a faulty shop sends within a minute.
 /// While so many wait, the partition stops.
@@ -48,7 +48,7 @@ struct Lane {
 struct EarlyPayment {
     message: Arc<LaneMessage<PaymentMessage>>,
     claim: ClaimId,
-    patience: Patience,
+    patience: PaymentWait,
     backoff: Backoff,
     due: Instant,
 }
@@ -118,7 +118,7 @@ impl Early {
         partition: i32,
         message: LaneMessage<PaymentMessage>,
         claim: ClaimId,
-        patience: Patience,
+        patience: PaymentWait,
     ) {
         let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
         let due = Instant::now() + backoff.next_wait();
@@ -235,7 +235,7 @@ mod tests {
         early.begin(PARTITION, &messages(offsets.clone()));
         for message in messages(offsets) {
             let claim = ClaimId(message.offset % 2);
-            early.wait(PARTITION, message, claim, Patience::new());
+            early.wait(PARTITION, message, claim, PaymentWait::new());
         }
         early
     }

@@ -7,7 +7,7 @@ use topic::{LaneMessage, decode_payment};
 
 use crate::{
     early::Early,
-    patience::{LONGEST, Patience, Verdict},
+    payment_wait::{LONGEST, PaymentWait, Verdict},
 };
 
 /// A moment of the year 2027, in milliseconds since 1970.
@@ -25,7 +25,7 @@ pub fn payment(data: &[u8]) {
     let message = LaneMessage { offset: i64::MAX - 1, at, key: Vec::new(), body: Ok(payment) };
     let early = Early::default();
     early.begin(0, std::slice::from_ref(&message));
-    early.wait(0, message, claim, Patience::new());
+    early.wait(0, message, claim, PaymentWait::new());
     assert!(early.claims(0).contains(&claim), "{claim} does not wait after {delay:?}");
     assert_eq!(early.end(0, i64::MAX - 1), Some(i64::MAX));
     waits(claim, now);
@@ -33,7 +33,7 @@ pub fn payment(data: &[u8]) {
 
 /// A payment without a claim gets a verdict.
 fn waits(claim: ClaimId, now: DateTime<chrono::Utc>) {
-    let mut patience = Patience::new();
+    let mut patience = PaymentWait::new();
     let admitted = made_at(claim.0);
     assert_eq!(patience.after_look(now, admitted, None), Verdict::LookAgain);
     let later = now + LONGEST + TimeDelta::seconds(1);

@@ -15,7 +15,6 @@
 //! batch waits, and nothing is dropped; after some seconds the process leaves its partitions to others, which may reach
 //! MySQL. The resolver repeats reports that a gate did not get.
 
-mod away;
 mod config;
 mod confirming;
 mod dead_letter;
@@ -24,8 +23,9 @@ mod early;
 pub mod fuzz;
 mod landing_rate;
 mod lanes;
+mod leave_group;
 mod metrics;
-mod patience;
+mod payment_wait;
 mod payments;
 mod progress;
 mod servers;
@@ -51,8 +51,8 @@ use topic::{
 };
 
 use crate::{
-    away::Away, confirming::Shop, lanes::Lanes, progress::Publisher, servers::ServerHealth,
-    work::Work,
+    confirming::Shop, lanes::Lanes, leave_group::GroupLeave, progress::Publisher,
+    servers::ServerHealth, work::Work,
 };
 
 pub use crate::metrics::METRICS;
@@ -135,7 +135,7 @@ pub async fn run(
         clock,
         has_left: leaving.clone(),
     };
-    let away = Away { reader: &reader, pool: &pool, has_left };
+    let away = GroupLeave { reader: &reader, pool: &pool, has_left };
     let landers: Vec<_> = (0..LANDERS + SPARES)
         .map(|_| {
             let reports = reports.clone();

@@ -29,11 +29,11 @@ use topic::{ConsumerOptions, LaneBatch, LaneMessage, PaymentMessage, PaymentsRea
 use tracing::debug;
 
 use crate::{
-    away::Away,
     confirming::{End, NO_SUCH_CLAIM, Shop, Tried, plain, unreadable},
     early::{AGAIN, Due, Early},
+    leave_group::GroupLeave,
     metrics::{PAYMENT_DELAY, PAYMENTS},
-    patience::{self, Patience, TopicReach, Verdict},
+    payment_wait::{self, PaymentWait, TopicReach, Verdict},
     work::LAST_BATCH_MAX,
 };
 
@@ -64,7 +64,7 @@ struct Payments<'a> {
 enum Next {
     Ends(End),
     /// It waits for its claim.
-    Waits(ClaimId, Patience),
+    Waits(ClaimId, PaymentWait),
     /// The process is to stop.
     Stops,
 }
@@ -89,7 +89,7 @@ impl Shop<'_> {
         let early = Early::default();
         let payments = Payments { shop: self, reader: &reader, stop, turns, early };
         let (has_left, leaving) = watch::channel(false);
-        let away = Away { reader: &reader, pool: self.pool, has_left };
+        let away = GroupLeave { reader: &reader, pool: self.pool, has_left };
         let beside = async {
             tokio::join!(away.run(), crate::show_partitions(&reader, leaving, part));
             std::future::pending::<()>().await;
@@ -202,7 +202,7 @@ impl Payments<'_> {
             Err(payload) => return Next::Ends(unreadable(payload)),
         };
         let claim = payment.claim_id;
-        let mut patience = Patience::new();
+        let mut patience = PaymentWait::new();
         let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
         while !self.stop.is_cancelled() {
             if self.early.claims(partition).contains(&claim) {
@@ -304,7 +304,7 @@ impl Payments<'_> {
                 Verdict::LookAgain => continue,
                 Verdict::NoSuchClaim => NO_SUCH_CLAIM.to_owned(),
                 Verdict::NotLanded => {
-                    let waited = patience::LONGEST.num_seconds();
+                    let waited = payment_wait::LONGEST.num_seconds();
                     format!("the claim had not landed {waited} s later: it may wait in the queue")
                 }
             };

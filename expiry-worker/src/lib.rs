@@ -36,12 +36,12 @@ pub mod fuzz;
 mod lapse;
 mod metrics;
 mod mover;
-mod neglect;
 mod pace;
 mod skew;
 mod standing;
 mod stock_locks;
 mod sweep;
+mod unowned_shards;
 mod worker;
 
 use std::collections::HashMap;
@@ -100,7 +100,7 @@ pub async fn run(
         lost_after: config.lost_after(),
         producer: producer.clone(),
         kafka: kafka.clone(),
-        neglect: neglect::Neglect::default(),
+        neglect: unowned_shards::UnownedShards::default(),
         recounted: None,
         partition_count: watch::Sender::default(),
     };

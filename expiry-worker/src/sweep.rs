@@ -16,7 +16,7 @@ use tracing::error;
 use crate::{
     deadlines::Deadlines,
     metrics::{HELD, OLDEST_OVERDUE, OVERDUE, SWEEP_FINDS, SWEEPS},
-    neglect::First,
+    unowned_shards::First,
 };
 
 /// Upper bound of the count per shard; a storm needs no exact number.

@@ -25,11 +25,11 @@ use crate::{
     drain::{Drain, Drained, Flip, Step},
     lapse::{Lapser, RETURNS_AT_ONCE, Returned},
     metrics::{HELD, OLDEST_OVERDUE, RETRIES, SHARDS, UNREADABLE, WAKE_UPS},
-    neglect::Neglect,
     pace::Pace,
     skew::ClockCheck,
     standing::Standing,
     sweep,
+    unowned_shards::UnownedShards,
 };
 
 /// Wake-ups taken at once; folding one is nearly free.
@@ -77,7 +77,7 @@ pub(crate) struct Worker {
     pub(crate) pool: MySqlPool,
     pub(crate) clock: Clock,
     pub(crate) deadlines: Deadlines,
-    pub(crate) neglect: Neglect,
+    pub(crate) neglect: UnownedShards,
     /// Nothing is flipped before the first comparison of the clocks.
     pub(crate) clock_check: ClockCheck,
     /// Shards being drained; of the others only the deadline is known.
@@ -185,7 +185,7 @@ impl Worker {
             self.deadlines.assign(&assignment.of(topic));
             // Shards of lost partitions are dropped; those that stay are due again at once.
             self.drains.clear();
-            self.neglect = Neglect::default();
+            self.neglect = UnownedShards::default();
         }
         self.measure_shards();
     }

@@ -22,10 +22,10 @@ use verifier::{History, Sampler, Verdict};
 
 use crate::{
     World,
+    claim_faults::{self, ClaimFault, Poller, redis_cli},
     draw::{Draw, Fault, Mode, Victim},
     held_sale::{HeldSale, Told},
     promises::Promises,
-    troubles::{self, Poller, Trouble, redis_cli},
     until,
 };
 
@@ -80,7 +80,7 @@ pub async fn run(rounds: u32, seed: u64, flavor: Flavor, say: impl Fn(String)) -
 
 /// Like [`run`], on servers that it stops in the end.
 pub async fn run_on(mut stack: Stack, rounds: u32, seed: u64, say: impl Fn(String)) -> Totals {
-    troubles::let_read_only_bind(&stack.servers.endpoints().database_url).await;
+    claim_faults::let_read_only_bind(&stack.servers.endpoints().database_url).await;
     let mut totals = Totals::default();
     while totals.counted < rounds {
         leg(&mut stack, rounds, seed, &say, &mut totals).await;
@@ -144,7 +144,7 @@ async fn leg(
         let number = u64::from(totals.counted + totals.uncounted) + 1;
         let draw = Draw::of(seed, number);
         say(format!("round {number:>3}  {draw}"));
-        let fail_point = draw.trouble.and_then(Trouble::fail_point);
+        let fail_point = draw.trouble.and_then(ClaimFault::fail_point);
         if let Some(fail_point) = fail_point {
             arm(&mut world, fail_point).await;
         }
@@ -315,7 +315,7 @@ impl Round {
     }
 
     /// Starts the trouble while an admission is in flight, if one comes in time.
-    async fn suffer(&self, world: &mut World, trouble: Trouble, draw: Draw) -> u64 {
+    async fn suffer(&self, world: &mut World, trouble: ClaimFault, draw: Draw) -> u64 {
         self.await_in_flight(world).await;
         sleep(draw.offset).await;
         let before = self.await_in_flight(world).await;

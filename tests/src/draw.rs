@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use fastrand::Rng;
 
-use crate::troubles::{self, Trouble};
+use crate::claim_faults::{self, ClaimFault};
 
 /// Longest time from the round's first admission to the fault.
 const OFFSET_MAX_MS: u64 = 600;
@@ -61,7 +61,7 @@ pub(crate) struct Draw {
     pub(crate) offset: Duration,
     pub(crate) down: Duration,
     /// Replaces the fault.
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) trouble: Option<ClaimFault>,
     /// The modes of the round's templates, in their order.
     pub(crate) modes: [Mode; 4],
 }
@@ -85,9 +85,9 @@ impl Draw {
         // Mostly short: up to a second of downtime is the rule, six the exception.
         let longest = if random.u8(0..4) == 0 { DOWN_MAX_MS } else { 1_000 };
         let down = Duration::from_millis(random.u64(0..longest));
-        let trouble = number
-            .is_multiple_of(TROUBLE_EVERY)
-            .then(|| troubles::ALL[(number / TROUBLE_EVERY) as usize % troubles::ALL.len()]);
+        let trouble = number.is_multiple_of(TROUBLE_EVERY).then(|| {
+            claim_faults::ALL[(number / TROUBLE_EVERY) as usize % claim_faults::ALL.len()]
+        });
         let modes = [(); 4].map(|()| MODES[random.usize(..MODES.len())]);
         Self { victim, fault, offset, down, trouble, modes }
     }

@@ -4,19 +4,19 @@
 
 pub mod alert_campaign;
 pub mod claim_campaign;
+mod claim_faults;
 pub mod damage;
 mod draw;
-pub mod heard;
 pub mod held_sale;
+pub mod history_faults;
 pub mod mixed_load;
 pub mod promises;
 pub mod replay;
 pub mod server_binlog;
-mod strike;
 pub mod tail;
 pub mod tail_campaign;
-mod troubles;
-pub mod upheaval;
+mod tailer_faults;
+pub mod topic_contents;
 pub mod view_campaign;
 mod view_load;
 

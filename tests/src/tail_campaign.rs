@@ -23,13 +23,13 @@ use topic::{Message, verify};
 
 use crate::{
     assert_no_panic,
-    heard::Heard,
+    history_faults::{self, Backup, CREATE_DETOURS, HistoryFault, Kind},
     mixed_load::{DIARY, Load},
     server_binlog::{ServerBinlog, Table},
-    strike::{Strike, leads},
     tail::{Tail, log},
+    tailer_faults::{TailerFault, leads},
+    topic_contents::TopicContents,
     until,
-    upheaval::{self, Backup, CREATE_DETOURS, Kind, Upheaval},
 };
 
 /// Longest time from the load's start, or the previous victim's return, to a strike.
@@ -108,7 +108,7 @@ pub async fn run(
     for round in (1..=rounds).map(u64::from) {
         campaign.round(round, broker, &say).await;
         if round % ROUNDS_TO_UPHEAVAL == 0 {
-            let upheaval = Upheaval::of_campaign(seed, round / ROUNDS_TO_UPHEAVAL - 1);
+            let upheaval = HistoryFault::of_campaign(seed, round / ROUNDS_TO_UPHEAVAL - 1);
             let begun = Instant::now();
             say(format!("round {round:>3}  {upheaval}"));
             campaign.upheave(round, upheaval, database).await;
@@ -131,7 +131,7 @@ struct Campaign {
     /// The address of the server, as the tailers know it.
     address: Proxy,
     binlog: ServerBinlog,
-    heard: Heard,
+    heard: TopicContents,
     seed: u64,
     /// Counters up to the last upheaval.
     totals: Totals,
@@ -145,7 +145,7 @@ impl Campaign {
         tail.sql(&format!("{DIARY} engine = {engine}"));
         tail.sql(CREATE_DETOURS);
         tail.make_topics().await;
-        let heard = Heard::open(&tail).await;
+        let heard = TopicContents::open(&tail).await;
         let mut second = tail.platform.another_tailer("second").unwrap();
         let url = tail.scope.endpoints.database_url.clone();
         let address = Proxy::before(&url).await;
@@ -170,7 +170,7 @@ impl Campaign {
         let faults = async {
             self.change_settings(number);
             let wait_max_ms = if is_slow(number) { SLOW_WAIT_MAX_MS } else { WAIT_MAX_MS };
-            for strike in Strike::of_round(self.seed, number, wait_max_ms) {
+            for strike in TailerFault::of_round(self.seed, number, wait_max_ms) {
                 say(format!("round {number:>3}  {strike}"));
                 strike.hit(&mut self.tail.platform.cdc_tailer, &mut self.second).await;
                 self.totals.kills += usize::from(strike.kills);
@@ -235,7 +235,7 @@ impl Campaign {
 
     /// Replaces the server's history, or stops the tailers; then the topics must have every existing row, and
     /// later changes.
-    async fn upheave(&mut self, round: u64, upheaval: Upheaval, database: &mut Process) {
+    async fn upheave(&mut self, round: u64, upheaval: HistoryFault, database: &mut Process) {
         let mut backup = None;
         if upheaval.kind == Kind::Restore {
             let url = self.tail.scope.endpoints.database_url.clone();
@@ -256,16 +256,18 @@ impl Campaign {
         }
         let mut elsewhere = None;
         match upheaval.kind {
-            Kind::Reset => upheaval::reset(&self.tail, self.binlog.flavor()).await,
+            Kind::Reset => history_faults::reset(&self.tail, self.binlog.flavor()).await,
             Kind::Statement(statement) => {
-                upheaval::stop_by_a_statement(&mut self.tail, &mut self.second, statement).await;
+                history_faults::stop_by_a_statement(&mut self.tail, &mut self.second, statement)
+                    .await;
             }
             Kind::Restore => backup.take().unwrap().restore(database).await,
-            Kind::FileGone => upheaval::lose_a_file(&self.tail, database).await,
+            Kind::FileGone => history_faults::lose_a_file(&self.tail, database).await,
             Kind::NoBinlog => {
                 let tail = &mut self.tail;
                 let second = &mut self.second;
-                upheaval::run_without_binlog(tail, second, database, upheaval.is_unseen).await;
+                history_faults::run_without_binlog(tail, second, database, upheaval.is_unseen)
+                    .await;
             }
             Kind::TopicAnew => {
                 let brokers = self.tail.brokers();
@@ -277,7 +279,8 @@ impl Campaign {
             Kind::AddressMoved => {
                 let flavor = self.binlog.flavor();
                 let tail = &mut self.tail;
-                let other = upheaval::lead_elsewhere(tail, &self.address, database, flavor).await;
+                let other =
+                    history_faults::lead_elsewhere(tail, &self.address, database, flavor).await;
                 elsewhere = Some(other);
             }
         }
@@ -293,7 +296,7 @@ impl Campaign {
         self.until_saved().await;
         if let Some(other) = elsewhere {
             assert_eq!(self.heard.read, 0, "the history is the same, but tables were read anew");
-            upheaval::lead_back(&mut self.tail, &self.address, database, other).await;
+            history_faults::lead_back(&mut self.tail, &self.address, database, other).await;
         }
         self.assert_running();
         *self.totals.upheavals.entry(upheaval.to_string()).or_default() += 1;

@@ -13,7 +13,7 @@ pub(crate) mod metric;
 pub(crate) mod open_files;
 #[cfg(test)]
 mod slow_clients;
-mod untaken;
+mod unacked_bytes;
 mod write_timeout;
 
 use std::{

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-use crate::connections::{Connection, Ended, untaken::untaken};
+use crate::connections::{Connection, Ended, unacked_bytes::unacked};
 
 /// Interval between checks whether a client has its answer, while nothing else happens on its connection.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ impl TimedStream {
     /// Drops answers that the client has. Returns whether none is left.
     fn drop_taken(&mut self) -> bool {
         if self.oldest.is_some_and(|answer| answer.whole) {
-            let taken = self.written.saturating_sub(untaken(&self.stream));
+            let taken = self.written.saturating_sub(unacked(&self.stream));
             while self.oldest.is_some_and(|answer| answer.whole && answer.until <= taken) {
                 self.oldest = self.newest.take();
             }

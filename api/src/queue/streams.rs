@@ -4,8 +4,8 @@ use coupon::UserId;
 
 use crate::{
     code::Code,
-    places::{Full, Place, Places},
     problem::Problem,
+    work_limits::{Full, Place, Places},
 };
 
 /// Most streams of a process, and the part of its connections that they may take (three of four), so that requests find

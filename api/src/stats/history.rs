@@ -13,7 +13,7 @@ use super::{
     aggregate::{Aggregate, Span},
     counter::WAIT_MAX,
 };
-use crate::places::{Place, Places};
+use crate::work_limits::{Place, Places};
 
 /// Reports at a time. Each is a client of Kafka and a thread, may hold some tens of megabytes, and keeps a connection to
 /// MySQL busy for seconds.

@@ -7,8 +7,8 @@
 //!
 //! Coupons are shown with their templates (`at_hand.rs`), and shops list what is upcoming and open (`upcoming.rs`).
 
-mod at_hand;
 mod listed;
+mod lookup;
 mod upcoming;
 
 use std::{

@@ -226,7 +226,7 @@ fn three_files_have_unsafe_code() {
     let with = files.filter(|file| fs::read_to_string(file).unwrap().contains(unsafe_code));
     let with: BTreeSet<PathBuf> = with.collect();
     let known = [
-        "api/src/connections/untaken.rs",
+        "api/src/connections/unacked_bytes.rs",
         "cdc-tailer/src/memory.rs",
         "crates/topic/src/client/native.rs",
     ];

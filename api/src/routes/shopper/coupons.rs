@@ -20,10 +20,10 @@ use crate::{
         schemas::{self, Id},
     },
     metrics::MY_COUPONS,
+    mysql_view_source,
     problem::Problem,
     routes::bodies::coupon_json::{self, CouponJson, ShownCoupon, not_found},
     state::App,
-    truth,
 };
 
 #[derive(Deserialize)]
@@ -135,7 +135,7 @@ async fn settled(
     limit: u32,
 ) -> Result<Coupons, Problem> {
     let cursor: Option<Cursor> = cursor::parse(params.cursor.as_ref())?;
-    let behind = cursor.map(truth::list_position);
+    let behind = cursor.map(mysql_view_source::list_position);
     // One extra row shows whether there is a next page.
     let now = app.clock.now();
     let rows = connect::within(async {
@@ -143,7 +143,7 @@ async fn settled(
         user_view::page(&mut connection, user, status, behind, limit + 1).await
     });
     let Part { rows, unreadable, next } = Part::of(rows.await?, limit, ListPosition::of);
-    let next = next.map(|position| truth::cursor(position).to_string());
+    let next = next.map(|position| mysql_view_source::cursor(position).to_string());
     let ids = unreadable.iter().map(|position| position.id);
     Ok(ended(&rows, (status, now), next).without(ids))
 }

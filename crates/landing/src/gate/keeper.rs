@@ -1,6 +1,6 @@
 //! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
 //! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
-//! closes the queues (`closing.rs`) and unloads the gates that are no longer needed. Calm gates are checked together
+//! closes the queues (`closing.rs`) and unloads the gates that are no longer needed. Unchanged gates are checked together
 //! (`calm.rs`), and accounts are compared in `audit.rs`.
 
 use std::{
@@ -24,10 +24,10 @@ use tracing::{error, info};
 use crate::{
     gate::{
         audit::Account,
-        calm::Calm,
         gates::{Gates, REQUESTS_MAX, Request},
         movements,
         rebuild::RebuildError,
+        unchanged_gates::UnchangedGates,
         wrong::Contained,
     },
     metric,
@@ -69,7 +69,7 @@ pub struct Keeper {
     /// Gates that this check wants and finds not loaded, and when their windows open.
     not_loaded: Vec<(TemplateId, DateTime<Utc>)>,
     /// Gates that were found correct with nothing in flight.
-    pub(super) calm: Calm,
+    pub(super) calm: UnchangedGates,
     /// The movements that the gates contained at the previous check.
     pub(super) contained: HashMap<TemplateId, Contained>,
 }
@@ -94,7 +94,7 @@ impl Keeper {
             accounts: HashMap::new(),
             missing: 0,
             not_loaded: Vec::new(),
-            calm: Calm::default(),
+            calm: UnchangedGates::default(),
             contained: HashMap::new(),
         }
     }

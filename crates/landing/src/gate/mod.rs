@@ -2,7 +2,6 @@
 
 mod attempts;
 mod audit;
-pub(crate) mod calm;
 mod closing;
 pub(crate) mod drain;
 mod drains;
@@ -14,4 +13,5 @@ mod queued;
 pub mod rebuild;
 pub mod resolver;
 mod strays;
+pub(crate) mod unchanged_gates;
 mod wrong;

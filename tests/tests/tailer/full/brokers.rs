@@ -2,9 +2,9 @@
 
 use devstack::{Flavor, OwnBrokers, TestServers};
 use pipeline_tests::{
-    heard::Heard,
     mixed_load::DIARY,
     tail::{Tail, log, until_leading},
+    topic_contents::TopicContents,
     until,
 };
 use topic::verify::copies_in_sync;
@@ -30,7 +30,7 @@ async fn one_broker_of_three_after_the_other_dies_under_load_and_nothing_is_lost
     tail.sql(DIARY);
     tail.lead().await;
     until_in_sync(&tail).await;
-    let mut heard = Heard::open(&tail).await;
+    let mut heard = TopicContents::open(&tail).await;
     let pid = tail.tailer().pid();
     let mut number = 0;
     for victim in 0..COPIES {

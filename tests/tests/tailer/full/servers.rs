@@ -5,12 +5,12 @@ use std::ops::RangeInclusive;
 
 use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
 use pipeline_tests::{
-    heard::Heard,
+    history_faults::Backup,
     mixed_load::{DIARY, Load},
     server_binlog::{ServerBinlog, Table},
     tail::{Tail, log, published},
+    topic_contents::TopicContents,
     until,
-    upheaval::Backup,
 };
 use testkit::sql;
 use tokio::task::JoinHandle;
@@ -35,7 +35,7 @@ async fn restarted(flavor: Flavor) {
     let Some(mut own) = start("restarted-server", flavor, &[]).await else { return };
     let mut tail = tail_on(&own).await;
     tail.make_topics().await;
-    let mut heard = Heard::open(&tail).await;
+    let mut heard = TopicContents::open(&tail).await;
     tail.lead().await;
     for number in 1..=2 {
         let load = load(&tail, number);
@@ -69,7 +69,7 @@ async fn failover(flavor: Flavor) {
     let mut tail = tail_on(&primary).await;
     replicate(flavor, &primary, &replica);
     tail.make_topics().await;
-    let mut heard = Heard::open(&tail).await;
+    let mut heard = TopicContents::open(&tail).await;
     tail.lead().await;
     let running = load(&tail, 1);
     until_saved_under_load(&tail, &mut heard).await;
@@ -139,7 +139,7 @@ async fn moved(flavor: Flavor) {
     until_has_all(flavor, &primary, &replica);
     let urls = [&replica, &primary, &replica].map(OwnDatabase::url);
     tail.make_topics().await;
-    let mut heard = Heard::open(&tail).await;
+    let mut heard = TopicContents::open(&tail).await;
     for (number, url) in (1..).zip(urls) {
         tail.tailer().set_env("DATABASE_URL", &url);
         // The next server must have the last transaction that was published: without it, it would have another
@@ -290,7 +290,7 @@ pub(crate) async fn tail_on(own: &OwnDatabase) -> Tail {
 
 /// Waits until part of a load is published and in the checkpoint, whose last transaction lets the tailer recognise
 /// another server.
-async fn until_saved_under_load(tail: &Tail, heard: &mut Heard) {
+async fn until_saved_under_load(tail: &Tail, heard: &mut TopicContents) {
     heard.until_more(SOME).await;
     // A position that does not move is not saved again, and a fast server is through its load in two seconds.
     tail.sql("create table if not exists unfollowed (n int)");
@@ -319,7 +319,7 @@ pub(crate) fn load(tail: &Tail, number: i64) -> JoinHandle<()> {
 }
 
 /// Asserts that the topics match the server's binlog, and that no snapshot ran.
-pub(crate) async fn assert_published(tail: &Tail, heard: &mut Heard) {
+pub(crate) async fn assert_published(tail: &Tail, heard: &mut TopicContents) {
     let mut binlog = ServerBinlog::of(tail);
     binlog.read_from(FIRST_FILE);
     let differences = heard.until_published(&binlog).await;

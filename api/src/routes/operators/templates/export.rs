@@ -29,9 +29,9 @@ use crate::{
         csv::Line,
         cursor::{self, Page},
     },
-    places::Place,
     problem::Problem,
     state::App,
+    work_limits::Place,
 };
 
 /// Rows of one statement of an export: half a megabyte, and tens of milliseconds of a connection.

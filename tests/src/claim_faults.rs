@@ -26,7 +26,7 @@ const POLL_EVERY: Duration = Duration::from_millis(30);
 const POLLED: usize = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum ClaimFault {
     /// The second api stops inside a movement, a pause, an edit or the beginning of a rebuild.
     HungOperator(&'static str),
     /// The gate's Redis has only a little memory left.
@@ -42,16 +42,16 @@ pub(crate) enum Trouble {
 }
 
 /// Every trouble, in the order in which a campaign uses them.
-pub(crate) const ALL: [Trouble; 9] = [
-    Trouble::HungOperator("stock-movements"),
-    Trouble::FullGate,
-    Trouble::ReadOnly,
-    Trouble::HungOperator("pause"),
-    Trouble::HeldRow,
-    Trouble::CutsAndTopUps,
-    Trouble::HungOperator("edit"),
-    Trouble::MovedWindow,
-    Trouble::HungOperator("gate-rebuild"),
+pub(crate) const ALL: [ClaimFault; 9] = [
+    ClaimFault::HungOperator("stock-movements"),
+    ClaimFault::FullGate,
+    ClaimFault::ReadOnly,
+    ClaimFault::HungOperator("pause"),
+    ClaimFault::HeldRow,
+    ClaimFault::CutsAndTopUps,
+    ClaimFault::HungOperator("edit"),
+    ClaimFault::MovedWindow,
+    ClaimFault::HungOperator("gate-rebuild"),
 ];
 
 /// Asks an api to change a template, and ignores the response.
@@ -72,7 +72,7 @@ async fn ask(api: &Api, template: TemplateId, what: &str, key: &str, delta: i64)
     drop(api.send(request).await);
 }
 
-impl Trouble {
+impl ClaimFault {
     /// The fail point at which the second api's whole process stops, inside a transaction that holds a stock row.
     pub(crate) fn fail_point(self) -> Option<&'static str> {
         match self {

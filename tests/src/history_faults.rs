@@ -74,7 +74,7 @@ pub enum Kind {
 
 /// An upheaval and its circumstances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Upheaval {
+pub struct HistoryFault {
     pub kind: Kind,
     /// Whether it comes in the middle of a load, or after all of the load is published.
     pub is_under_load: bool,
@@ -82,7 +82,7 @@ pub struct Upheaval {
     pub is_unseen: bool,
 }
 
-impl Upheaval {
+impl HistoryFault {
     /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Each [`DECK`] of them holds all kinds in
     /// all circumstances, whatever the seed.
     pub fn of_campaign(seed: u64, number: u64) -> Self {
@@ -123,7 +123,7 @@ impl Upheaval {
     }
 }
 
-impl fmt::Display for Upheaval {
+impl fmt::Display for HistoryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             Kind::Reset => "binlog reset",
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_deck_of_any_seed_has_all_kinds_in_all_circumstances_and_four_have_most() {
         for seed in [0, 7, 2_026_112_315, u64::MAX] {
-            let dealt = |number| Upheaval::of_campaign(seed, number);
+            let dealt = |number| HistoryFault::of_campaign(seed, number);
             let kinds: BTreeSet<_> = (0..DECK).map(|number| dealt(number).to_string()).collect();
             assert_eq!(kinds.len(), 16, "{kinds:?}");
             assert!(kinds.contains("backup restored under load while no tailer runs"), "{kinds:?}");
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn two_decks_have_each_statement_once() {
-        let statement = |number| match Upheaval::of_campaign(5, number).kind {
+        let statement = |number| match HistoryFault::of_campaign(5, number).kind {
             Kind::Statement(statement) => Some(statement),
             _ => None,
         };

@@ -29,7 +29,7 @@ pub(crate) const LONGEST: TimeDelta = TimeDelta::seconds(60);
 
 /// The patience with one payment.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct PaymentWait {
     state: State,
 }
 
@@ -79,7 +79,7 @@ impl TopicReach {
     }
 }
 
-impl Patience {
+impl PaymentWait {
     pub(crate) fn new() -> Self {
         Self { state: State::Fresh }
     }
@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn a_wait_has_an_end_and_begins_again_when_mysql_was_away() {
-        let mut patience = Patience::new();
+        let mut patience = PaymentWait::new();
         let first = DateTime::UNIX_EPOCH;
         let old = first - LONGEST;
         let millisecond = TimeDelta::milliseconds(1);
-        let look = |patience: &mut Patience, now| patience.after_look(now, old, None);
+        let look = |patience: &mut PaymentWait, now| patience.after_look(now, old, None);
         assert_eq!(look(&mut patience, first), Verdict::LookAgain);
         assert!(!patience.wants_reach(first + SETTLE - millisecond));
         assert!(patience.wants_reach(first + SETTLE));
@@ -161,7 +161,7 @@ mod tests {
         let first = DateTime::UNIX_EPOCH;
         let early = reach(9, 9);
         let old = first - LONGEST;
-        let mut patience = Patience::new();
+        let mut patience = PaymentWait::new();
         patience.after_look(first, old, None);
         let mut look = |reach: &TopicReach| patience.after_look(first + SETTLE, old, Some(reach));
         assert_eq!([look(&early), look(&early)], [Verdict::LookAgain; 2], "asked too early");
@@ -174,7 +174,7 @@ mod tests {
     fn the_ends_of_a_topic_that_was_made_anew_are_not_waited_for() {
         let first = DateTime::UNIX_EPOCH;
         let old = first - LONGEST;
-        let mut patience = Patience::new();
+        let mut patience = PaymentWait::new();
         patience.after_look(first, old, None);
         let mut look = |reach: TopicReach| patience.after_look(first + SETTLE, old, Some(&reach));
         assert_eq!([look(reach(8, 10)), look(reach(0, 2))], [Verdict::LookAgain; 2]);
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_young_claim_that_the_landers_have_not_seen_is_waited_for() {
         let since = DateTime::UNIX_EPOCH + TimeDelta::days(20_000);
-        let mut patience = Patience { state: State::Passed { since } };
+        let mut patience = PaymentWait { state: State::Passed { since } };
         let millisecond = TimeDelta::milliseconds(1);
         let last = since + LONGEST - millisecond;
         for old in [last - LONGEST, last + LONGEST, DateTime::UNIX_EPOCH] {

@@ -32,7 +32,7 @@ const RESTATED: &str = "restated";
 const REPORTED: usize = 10;
 
 /// The topics, read incrementally.
-pub struct Heard {
+pub struct TopicContents {
     readers: [(Table, TableReader); 2],
     first: HashMap<Line, Vec<Change>>,
     seen: HashSet<(Line, Change)>,
@@ -48,7 +48,7 @@ pub struct Heard {
     pub restated: usize,
 }
 
-impl Heard {
+impl TopicContents {
     /// Starts at the beginning of existing topics.
     pub async fn open(tail: &Tail) -> Self {
         let open = async |topic: &str| TableReader::open(tail.brokers(), topic).await.unwrap();

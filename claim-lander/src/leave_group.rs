@@ -19,14 +19,14 @@ const AWAY_MAX: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// The task that pings MySQL and leaves or joins one group.
-pub(crate) struct Away<'a, T> {
+pub(crate) struct GroupLeave<'a, T> {
     pub(crate) reader: &'a LaneReader<T>,
     pub(crate) pool: &'a MySqlPool,
     /// Whether the process has left the group.
     pub(crate) has_left: watch::Sender<bool>,
 }
 
-impl<T> Away<'_, T> {
+impl<T> GroupLeave<'_, T> {
     /// Leaves and joins again, for ever.
     pub(crate) async fn run(&self) {
         let mut heard = Instant::now();

@@ -16,18 +16,18 @@ const ROWS_MAX: u32 = 500;
 
 /// Reads coupons from MySQL. The fail point `view.before_piece` is before each read of a long list's rebuild, and once
 /// more before the first.
-pub(crate) struct MySqlTruth {
+pub(crate) struct MySqlViewSource {
     pool: MySqlPool,
     points: FailPoints,
 }
 
-impl MySqlTruth {
+impl MySqlViewSource {
     pub(crate) fn new(pool: MySqlPool, points: FailPoints) -> Self {
         Self { pool, points }
     }
 }
 
-impl Truth for MySqlTruth {
+impl Truth for MySqlViewSource {
     type Error = StoreError;
     type Pieces = Rows;
 

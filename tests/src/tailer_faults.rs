@@ -28,7 +28,7 @@ enum Victim {
 
 /// One fault.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Strike {
+pub(crate) struct TailerFault {
     victim: Victim,
     /// true: kill -9 and a later start; false: SIGSTOP and a later SIGCONT.
     pub(crate) kills: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Strike {
     down: Duration,
 }
 
-impl Strike {
+impl TailerFault {
     /// Returns the faults of a round. Each comes within `wait_max_ms` of the load's start, or of the previous
     /// victim's return.
     pub(crate) fn of_round(seed: u64, round: u64, wait_max_ms: u64) -> Vec<Self> {
@@ -80,7 +80,7 @@ impl Strike {
     }
 }
 
-impl fmt::Display for Strike {
+impl fmt::Display for TailerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.kills { "killed" } else { "stopped" };
         let [wait, down] = [self.wait, self.down].map(|time| time.as_millis());

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 /// Returns the bytes that the system keeps because the client's system has not acknowledged them (`SIOCOUTQ`).
 /// Acknowledged bytes are in the client's memory, and no longer in ours.
 #[expect(unsafe_code, reason = "no crate of ours asks the system for it")]
-pub(crate) fn untaken(stream: &TcpStream) -> u64 {
+pub(crate) fn unacked(stream: &TcpStream) -> u64 {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open as long as `stream` is borrowed, and the system writes one integer.
     let answer =

@@ -1,4 +1,4 @@
-//! Calm gates: found correct with nothing in flight, and unchanged in MySQL since. Many templates are calm for hours,
+//! Unchanged gates: found correct with nothing in flight, and unchanged in MySQL since. Many templates are unchanged for hours,
 //! before and after their rush.
 //!
 //! Such a gate can become wrong without a change in MySQL in these ways only:
@@ -18,13 +18,13 @@ use coupon::TemplateId;
 use mysql_store::{stock::Stock, template::Watched};
 use redis_gate::{CheckedGate, Gate, GateError, Meta, Run};
 
-/// Calm gates to check in full each time, at three commands each. A platform with a few sales has no more gates than
+/// Unchanged gates to check in full each time, at three commands each. A platform with a few sales has no more gates than
 /// this, so each check finds everything; with thousands, each gate is checked within minutes.
 pub(crate) const IN_FULL: usize = 16;
 
 /// The calm gates of a process.
 #[derive(Default)]
-pub(crate) struct Calm {
+pub(crate) struct UnchangedGates {
     gates: HashMap<TemplateId, Found>,
     /// The run of Redis in which they were found calm.
     run: Option<Run>,
@@ -39,7 +39,7 @@ struct Found {
     checked: CheckedGate,
 }
 
-impl Calm {
+impl UnchangedGates {
     /// Returns the watched templates whose gates need no individual check this time. All others are dropped until
     /// they are noted again.
     ///

@@ -18,7 +18,7 @@ pub(crate) struct First {
 
 /// What the checks of other workers' shards have found.
 #[derive(Debug, Default)]
-pub(crate) struct Neglect {
+pub(crate) struct UnownedShards {
     /// The overdue shards of the last check.
     overdue: BTreeMap<u8, First>,
     /// Shards that were taken over and whose coupons have ended here since the last check.
@@ -27,7 +27,7 @@ pub(crate) struct Neglect {
     swept_before: BTreeSet<u8>,
 }
 
-impl Neglect {
+impl UnownedShards {
     /// Records a check of the overdue shards of others, and returns those in which nothing has moved since the last
     /// check.
     pub(crate) fn look(&mut self, overdue: BTreeMap<u8, First>) -> Vec<u8> {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_shard_is_neglected_once_its_first_coupon_is_the_same_at_two_looks() {
-        let mut neglect = Neglect::default();
+        let mut neglect = UnownedShards::default();
         assert!(neglect.look(look(&[(1, 10), (2, 20), (3, 30)])).is_empty());
         // The owner of the first is at work; the owner of the second has finished.
         assert_eq!(neglect.look(look(&[(1, 11), (3, 30)])), [3]);
@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_swept_shard_is_reported_from_the_next_look_to_the_one_after_it() {
-        let mut neglect = Neglect::default();
-        let looked = |neglect: &mut Neglect| {
+        let mut neglect = UnownedShards::default();
+        let looked = |neglect: &mut UnownedShards| {
             neglect.look(look(&[]));
             neglect.report()
         };
