@@ -61,7 +61,7 @@ impl Keeper {
             is_wrong |= held.users != meta.users;
             if is_right && !is_wrong {
                 self.gates().found_right(template.id);
-                self.calm.note(watched, meta, held.admissions);
+                self.unchanged.note(watched, meta, held.admissions);
             }
         }
         // A gate with at least MySQL's stock lacks nothing.

@@ -1,7 +1,7 @@
 //! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
 //! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
 //! closes the queues (`closing.rs`) and unloads the gates that are no longer needed. Unchanged gates are checked together
-//! (`calm.rs`), and accounts are compared in `audit.rs`.
+//! (`unchanged_gates.rs`), and accounts are compared in `audit.rs`.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -69,7 +69,7 @@ pub struct Keeper {
     /// Gates that this check wants and finds not loaded, and when their windows open.
     not_loaded: Vec<(TemplateId, DateTime<Utc>)>,
     /// Gates that were found correct with nothing in flight.
-    pub(super) calm: UnchangedGates,
+    pub(super) unchanged: UnchangedGates,
     /// The movements that the gates contained at the previous check.
     pub(super) contained: HashMap<TemplateId, Contained>,
 }
@@ -94,7 +94,7 @@ impl Keeper {
             accounts: HashMap::new(),
             missing: 0,
             not_loaded: Vec::new(),
-            calm: UnchangedGates::default(),
+            unchanged: UnchangedGates::default(),
             contained: HashMap::new(),
         }
     }
@@ -154,7 +154,7 @@ impl Keeper {
         let wanted = |one: &&Watched| self.gates.wants(&one.template, now);
         let asked: HashSet<TemplateId> = self.requests.iter().map(|one| one.template).collect();
         let all = watched.iter().filter(wanted).filter(|one| !asked.contains(&one.template.id));
-        let passed = self.calm.pass_over(self.gates.gate(), all).await?;
+        let passed = self.unchanged.pass_over(self.gates.gate(), all).await?;
         for watched in watched {
             let id = watched.template.id;
             let looked = if passed.contains(&id) {

@@ -10,7 +10,7 @@
 //!   claim lands, MySQL's stock changes, and the gate is checked.
 //! - A claim found something wrong. It requests a check, and gets one.
 //! - Its keys were edited by hand. MySQL still refuses every landing that it would have refused before. A share of the
-//!   calm gates is checked in full each time, in turns.
+//!   unchanged gates is checked in full each time, in turns.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,11 +22,11 @@ use redis_gate::{CheckedGate, Gate, GateError, Meta, Run};
 /// this, so each check finds everything; with thousands, each gate is checked within minutes.
 pub(crate) const IN_FULL: usize = 16;
 
-/// The calm gates of a process.
+/// The unchanged gates of a process.
 #[derive(Default)]
 pub(crate) struct UnchangedGates {
     gates: HashMap<TemplateId, Found>,
-    /// The run of Redis in which they were found calm.
+    /// The run of Redis in which they were found so.
     run: Option<Run>,
     /// Last template that was checked in full.
     turn: Option<TemplateId>,
@@ -74,7 +74,7 @@ impl UnchangedGates {
         Ok(self.gates.keys().copied().collect())
     }
 
-    /// Records a checked gate as calm if it matches MySQL and nothing is in flight.
+    /// Records a checked gate as unchanged if it matches MySQL and nothing is in flight.
     pub(crate) fn note(&mut self, watched: &Watched, meta: &Meta, in_flight: u64) {
         let Watched { template, stock } = watched;
         let is_right = meta.is_open()
