@@ -122,7 +122,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     context.spawn("queue of claims", ended(queue.follow()));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     measure(&context, &claims, &pool, &connections, queue);
-    context.spawn("servers", servers.watch(&config, &context, sale_clock, (pool, gate, views)));
+    context.spawn("servers", servers.watch(&config, &context, sale_clock, pool, gate, views));
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
@@ -226,7 +226,7 @@ fn holder() -> String {
 
 async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
     let url = config.database_url.expose();
-    let pool = retried(("MySQL", "DATABASE_URL", url), StoreError::is_denied, || {
+    let pool = retried("MySQL", "DATABASE_URL", url, StoreError::is_denied, || {
         connect::pool(url, config.database_connections)
     })
     .await?;
@@ -267,8 +267,8 @@ async fn tokens(config: &Config) -> anyhow::Result<Tokens> {
 
 async fn gate_redis(config: &Config) -> anyhow::Result<GateRedis> {
     let url = config.gate_redis_url.expose();
-    let server = ("the gate's Redis", "GATE_REDIS_URL", url);
-    retried(server, |_| false, || GateRedis::connect(url)).await
+    let connect = || GateRedis::connect(url);
+    retried("the gate's Redis", "GATE_REDIS_URL", url, |_| false, connect).await
 }
 
 async fn view(
@@ -289,15 +289,17 @@ async fn view(
         });
         ViewStore::connect(config.view_redis_url.expose(), &config.key_prefix, generations)
     };
-    let server = ("the view's Redis", "VIEW_REDIS_URL", config.view_redis_url.expose());
-    let store = retried(server, |_| false, connect).await?;
+    let url = config.view_redis_url.expose();
+    let store = retried("the view's Redis", "VIEW_REDIS_URL", url, |_| false, connect).await?;
     let truth = MySqlViewSource::new(pool.clone(), config.fail_points.clone());
     Ok((ViewReader::new(store.clone(), truth), store))
 }
 
 /// Retries until it succeeds, a failure is final, or [`CONNECT_FOR`] is over. `setting` names the URL.
 async fn retried<T, E, F>(
-    (what, setting, url): (&str, &str, &str),
+    what: &str,
+    setting: &str,
+    url: &str,
     is_final: impl Fn(&E) -> bool,
     mut connect: impl FnMut() -> F,
 ) -> anyhow::Result<T>

@@ -34,12 +34,7 @@ struct Lane {
 impl Lanes {
     /// Records the start of a batch, and the offset and the time of its first message. A lower offset than before means
     /// that the topic was recreated; the backlog then counts from there.
-    pub(crate) fn begin(
-        &self,
-        partition: i32,
-        (first, oldest): (i64, DateTime<Utc>),
-        now: Instant,
-    ) {
+    pub(crate) fn begin(&self, partition: i32, first: i64, oldest: DateTime<Utc>, now: Instant) {
         let mut lanes = self.lock();
         let lane = lanes.entry(partition).or_default();
         lane.next = lane.next.map(|next| next.min(first));
@@ -79,7 +74,8 @@ impl Lanes {
         &self,
         partition: i32,
         end: i64,
-        (now, at_ms): (Instant, i64),
+        now: Instant,
+        at_ms: i64,
     ) -> Option<(PartitionProgress, bool)> {
         let mut lanes = self.lock();
         let lane = lanes.get_mut(&partition)?;
@@ -120,7 +116,7 @@ mod tests {
     use super::*;
 
     fn seen(lanes: &Lanes, end: i64, now: Instant) -> Option<(i64, i64, bool)> {
-        let (progress, is_news) = lanes.progress(3, end, (now, 0))?;
+        let (progress, is_news) = lanes.progress(3, end, now, 0)?;
         lanes.published(progress);
         Some((progress.committed, progress.end, is_news))
     }
@@ -135,13 +131,13 @@ mod tests {
         assert_eq!(seen(&lanes, 5, now), Some((5, 5, true)), "the first time");
         assert_eq!(seen(&lanes, 5, now), Some((5, 5, false)));
         assert_eq!(seen(&lanes, 9, now), Some((5, 9, true)));
-        lanes.begin(3, (5, DateTime::UNIX_EPOCH), now);
+        lanes.begin(3, 5, DateTime::UNIX_EPOCH, now);
         assert_eq!(lanes.oldest(), Some(DateTime::UNIX_EPOCH));
         let later = now + Duration::from_secs(1);
         lanes.end(3, 9, 4, later);
         assert_eq!(lanes.oldest(), None);
         assert_eq!(seen(&lanes, 8, later), Some((9, 9, true)), "the end was asked for before");
-        lanes.begin(3, (9, DateTime::UNIX_EPOCH), later);
+        lanes.begin(3, 9, DateTime::UNIX_EPOCH, later);
         let now = later + Duration::from_secs(1);
         assert_eq!(seen(&lanes, 12, now), Some((9, 12, true)));
         let now = now + Duration::from_secs(1);
@@ -154,7 +150,7 @@ mod tests {
         let now = Instant::now();
         lanes.learn(3, 500);
         assert_eq!(seen(&lanes, 500, now), Some((500, 500, true)));
-        lanes.begin(3, (0, DateTime::UNIX_EPOCH), now);
+        lanes.begin(3, 0, DateTime::UNIX_EPOCH, now);
         assert_eq!(seen(&lanes, 9, now), Some((0, 9, true)));
         lanes.end(3, 2, 2, now);
         assert_eq!(seen(&lanes, 9, now), Some((2, 9, true)));

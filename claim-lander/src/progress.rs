@@ -83,8 +83,9 @@ impl Publisher<'_> {
             self.lanes.learn(partition, self.offsets.committed(partition).await?);
         }
         let end = self.offsets.end(partition).await?;
-        let at = (Instant::now(), self.clock.now().timestamp_millis());
-        let Some((progress, is_news)) = self.lanes.progress(partition, end, at) else {
+        let now = Instant::now();
+        let at_ms = self.clock.now().timestamp_millis();
+        let Some((progress, is_news)) = self.lanes.progress(partition, end, now, at_ms) else {
             return Ok(0);
         };
         if is_news {

@@ -127,7 +127,7 @@ impl Work<'_> {
         let count = messages.len();
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else { return Ok(()) };
         let next_offset = last.offset + 1;
-        self.lanes.begin(partition, (first.offset, first.at), Instant::now());
+        self.lanes.begin(partition, first.offset, first.at, Instant::now());
         self.points.reach("lander.after_take").await?;
         let mut claims = Vec::new();
         let mut origins = Vec::new();

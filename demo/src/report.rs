@@ -134,10 +134,10 @@ impl fmt::Display for Figures {
         row("lost", self.lost.to_string())?;
         row("claims answered a second", format!("{:.0}", self.claims_per_s))?;
         row("answer p50 / p99", format!("{:.1} / {:.1} ms", self.p50_ms, self.p99_ms))?;
-        let visible = (self.visible_p50_ms, self.visible_p99_ms, self.watched);
+        let Self { visible_p50_ms, visible_p99_ms, watched, .. } = self;
         row(
             "201 to visible p50 / p99",
-            format!("{:.1} / {:.1} ms ({} watched)", visible.0, visible.1, visible.2),
+            format!("{visible_p50_ms:.1} / {visible_p99_ms:.1} ms ({watched} watched)"),
         )?;
         row("used", self.used.to_string())?;
         row("expired", format!("{}, at most {} ms late", self.expired, self.lateness_max_ms))?;

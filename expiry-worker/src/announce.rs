@@ -86,7 +86,7 @@ impl Announcer {
             // On the first run, skip coupons that have already ended.
             let mut at = known.unwrap_or(Cursor { valid_until: now, id: CouponId(0) });
             let until = now + TimeDelta::seconds(i64::from(*lead));
-            while let Some(to) = self.chunk(&mut connection, (shard, *lead), at, until).await? {
+            while let Some(to) = self.chunk(&mut connection, shard, *lead, at, until).await? {
                 let moved = expiring::advance(&mut connection, shard, *lead, to);
                 connect::within(moved).await?;
                 at = to;
@@ -100,7 +100,8 @@ impl Announcer {
     async fn chunk(
         &self,
         connection: &mut MySqlConnection,
-        (shard, lead): (u8, u32),
+        shard: u8,
+        lead: u32,
         after: Cursor,
         until: DateTime<Utc>,
     ) -> anyhow::Result<Option<Cursor>> {

@@ -126,11 +126,11 @@ impl Harness {
         assert_eq!(self.number(&counted).await, lapsed, "lapses of users");
         let cancelled = format!("select count(*) from user_coupon {of} and status = 3");
         let cancelled = self.number(&cancelled).await;
-        self.movements_tell(template, (lapsed, cancelled)).await;
+        self.movements_tell(template, lapsed, cancelled).await;
     }
 
     /// Asserts that the movements give back each number once, and say who did it.
-    async fn movements_tell(&mut self, template: i64, (lapsed, cancelled): (i64, i64)) {
+    async fn movements_tell(&mut self, template: i64, lapsed: i64, cancelled: i64) {
         let all = self.movements(TemplateId(template)).await;
         let mut freed = BTreeSet::new();
         let mut counted = 0;

@@ -97,7 +97,7 @@ pub async fn run(
     let kafka = servers.kafka.clone();
     let watched_view = view.clone();
     let watched = async {
-        Box::pin(servers.watch(config, (&pool, &watched_view), clock, &stop)).await;
+        Box::pin(servers.watch(config, &pool, &watched_view, clock, &stop)).await;
         Ok(())
     };
     let consume = consume::Consume {

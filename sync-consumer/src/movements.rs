@@ -113,8 +113,8 @@ impl Movements {
 
     /// Retries a message until it is done, however long a server is down. Returns false if stopped before.
     async fn until_applied(&self, message: &Message, stop: &CancellationToken) -> bool {
-        let movement = match read(message) {
-            Ok(Some(movement)) => movement,
+        let (movement, returned) = match read(message) {
+            Ok(Some(read)) => read,
             Ok(None) => return true,
             Err(reason) => {
                 // The template's next movement fetches this one from MySQL, and so does the keeper.
@@ -127,7 +127,7 @@ impl Movements {
             }
         };
         let mut retry = Retry::new(&self.health, stop);
-        while let Err(failure) = self.apply(&movement).await {
+        while let Err(failure) = self.apply(&movement, &returned).await {
             if !retry.after(&failure, "movement not applied").await {
                 return false;
             }
@@ -137,11 +137,15 @@ impl Movements {
     }
 
     /// Makes one attempt at a movement. It may be repeated.
-    async fn apply(&self, movement: &(StockMovementRow, Vec<Returned>)) -> anyhow::Result<()> {
-        match self.apply_once(movement).await {
+    async fn apply(
+        &self,
+        movement: &StockMovementRow,
+        returned: &[Returned],
+    ) -> anyhow::Result<()> {
+        match self.apply_once(movement, returned).await {
             // Its keeper begins a new epoch, which reads the stock from MySQL; other gates need not wait.
             Err(failure) if is_of_gate(&failure) => {
-                let template = TemplateId(movement.0.template_id);
+                let template = TemplateId(movement.template_id);
                 let error = runtime::report(failure.as_ref());
                 error!(template.id = %template, error, "a gate cannot be read");
                 counter!(MOVEMENTS.name, "outcome" => "not_loaded").increment(1);
@@ -153,13 +157,15 @@ impl Movements {
 
     async fn apply_once(
         &self,
-        (movement, returned): &(StockMovementRow, Vec<Returned>),
+        movement: &StockMovementRow,
+        returned: &[Returned],
     ) -> anyhow::Result<()> {
         let template = TemplateId(movement.template_id);
-        let change = (movement.seq, movement.delta_stock.unwrap_or(movement.delta));
+        let seq = movement.seq;
+        let delta = movement.delta_stock.unwrap_or(movement.delta);
         let mut epoch = Epoch::UNKNOWN;
         for _ in 0..EPOCHS_MAX {
-            let moved = self.gate.apply_movement(template, epoch, change, returned);
+            let moved = self.gate.apply_movement(template, epoch, seq, delta, returned);
             let outcome = match moved.await.context("gate")? {
                 Moved::OtherEpoch(current) => {
                     epoch = current;
@@ -168,7 +174,7 @@ impl Movements {
                 Moved::Gap(last) => match self.apply_after(template, epoch, last).await {
                     Ok(()) => {
                         // MySQL may not show the message's own movement yet.
-                        let own = self.gate.apply_movement(template, epoch, change, returned);
+                        let own = self.gate.apply_movement(template, epoch, seq, delta, returned);
                         own.await.context("gate")?;
                         "gap"
                     }
@@ -202,8 +208,10 @@ impl Movements {
         let mut pages = MovementPages::after(template, last);
         while let Some(page) = connect::within(pages.next(&mut connection)).await? {
             for missing in page {
-                let change = (missing.seq, missing.delta_stock);
-                let moved = self.gate.apply_movement(template, epoch, change, &missing.returned);
+                let seq = missing.seq;
+                let delta = missing.delta_stock;
+                let returned = &missing.returned;
+                let moved = self.gate.apply_movement(template, epoch, seq, delta, returned);
                 moved.await.context("gate")?;
             }
         }

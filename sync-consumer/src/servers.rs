@@ -34,7 +34,8 @@ impl ServerHealth {
     pub(crate) async fn watch(
         self,
         config: &Config,
-        (pool, view): (&MySqlPool, &ViewStore),
+        pool: &MySqlPool,
+        view: &ViewStore,
         clock: &Clock,
         stop: &CancellationToken,
     ) {

@@ -151,8 +151,8 @@ async fn leg(
         let round = Round::begin(&world, number, draw.modes).await;
         let poller = Poller::start(&world, vec![round.scarce, round.several, round.unlimited]);
         let mut promises = Promises::default();
-        let records = (&mut history, &mut promises);
-        let (in_flight, told) = round.play(&mut world, stack, draw, records).await;
+        let (in_flight, told) =
+            round.play(&mut world, stack, draw, &mut history, &mut promises).await;
         let paid = round.held.check(&world, &told).await;
         promises.claims.extend(told.promises.claims);
         totals.paid += paid;
@@ -231,7 +231,8 @@ impl Round {
         world: &mut World,
         stack: &mut Stack,
         draw: Draw,
-        (history, promises): (&mut History, &mut Promises),
+        history: &mut History,
+        promises: &mut Promises,
     ) -> (u64, Told) {
         let sale = self.held.run(world);
         let crowd = world.crowd();
@@ -320,7 +321,7 @@ impl Round {
         sleep(draw.offset).await;
         let before = self.await_in_flight(world).await;
         let key = format!("round-{}", self.number);
-        trouble.strike(world, self.several, (&key, draw.down)).await;
+        trouble.strike(world, self.several, &key, draw.down).await;
         before
     }
 

@@ -87,10 +87,11 @@ impl ClaimFault {
         self,
         world: &mut World,
         template: TemplateId,
-        (key, down): (&str, Duration),
+        key: &str,
+        down: Duration,
     ) {
         match self {
-            Self::HungOperator(what) => hang(world, template, what, (key, down)).await,
+            Self::HungOperator(what) => hang(world, template, what, key, down).await,
             Self::FullGate => {
                 let used = memory(world);
                 limit_memory(world, used + 64 * 1024);
@@ -140,7 +141,8 @@ async fn hang(
     world: &mut World,
     template: TemplateId,
     what: &'static str,
-    (key, down): (&str, Duration),
+    key: &str,
+    down: Duration,
 ) {
     let api = world.apis[1].clone();
     let key = key.to_owned();

@@ -63,7 +63,7 @@ impl Promises {
         quantity: u32,
     ) -> Answer {
         let answer = shopper.claim(template, key, quantity).await.unwrap();
-        let accepted = Accepted::read(&answer, (template, shopper.user()), key, quantity);
+        let accepted = Accepted::read(&answer, template, shopper.user(), key, quantity);
         assert_eq!(accepted.is_some(), answer.status == 202, "{answer:?}");
         self.claims.extend(accepted);
         answer
@@ -86,8 +86,8 @@ impl Promises {
             |answer: &Result<Answer, _>| matches!(answer, Ok(answer) if !answer.is_passing());
         let is_over = |answer: &Result<Answer, _>| matches!(answer, Ok(answer) if is_last(answer));
         let first = until_within(REST_MAX, claim, is_heard).await.unwrap();
-        let of = (template, shopper.user());
-        let Some(mut accepted) = Accepted::read(&first, of, key, quantity) else { return first };
+        let accepted = Accepted::read(&first, template, shopper.user(), key, quantity);
+        let Some(mut accepted) = accepted else { return first };
         let look = async || shopper.look(&accepted).await.ok().and_then(|answer| answer.fate());
         let is_end = |fate: &Option<Fate>| fate.as_ref().is_some_and(Fate::is_end);
         let end = until_within(REST_MAX, look, is_end).await.unwrap();

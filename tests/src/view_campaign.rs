@@ -220,7 +220,8 @@ impl Leg {
             .map(|number| {
                 view_load::read(
                     world.apis.clone(),
-                    (number, USERS),
+                    number,
+                    USERS,
                     Arc::clone(&is_over),
                     Arc::clone(&lists),
                 )

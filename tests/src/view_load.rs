@@ -30,7 +30,8 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 /// Reads lists of all users in turn until `is_over`. Timeouts and refusals do not count as lists.
 pub(crate) fn read(
     apis: Vec<Api>,
-    (first, users): (usize, i64),
+    first: usize,
+    users: i64,
     is_over: Arc<AtomicBool>,
     lists: Arc<AtomicU64>,
 ) -> JoinHandle<()> {

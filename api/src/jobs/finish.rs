@@ -127,8 +127,7 @@ impl Worker {
     async fn put_end_off(&self, job: &Job, why: Code) -> anyhow::Result<()> {
         let put_off = connect::within(async {
             let mut connection = connect::acquire(&self.app.pool).await?;
-            let how = (why.word(), LOOK_AGAIN);
-            job::put_end_off(&mut connection, job.id, &self.owner, how).await
+            job::put_end_off(&mut connection, job.id, &self.owner, why.word(), LOOK_AGAIN).await
         });
         Ok(put_off.await?)
     }
@@ -159,7 +158,7 @@ impl Worker {
             };
             match stock::add_movement(transaction, job.template_id, &new, now).await? {
                 Moved::Recorded(recorded) => {
-                    return self.record(transaction, job, (rest, recorded), now).await;
+                    return self.record(transaction, job, rest, recorded, now).await;
                 }
                 Moved::TooLittleLeft { stock } => rest = rest.min(stock),
                 Moved::Replayed(_)
@@ -179,7 +178,8 @@ impl Worker {
         &self,
         transaction: &mut MySqlConnection,
         job: &Job,
-        (rest, recorded): (i64, Recorded),
+        rest: i64,
+        recorded: Recorded,
         now: DateTime<Utc>,
     ) -> anyhow::Result<()> {
         let Recorded { seq, total, stock } = recorded;

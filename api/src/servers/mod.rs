@@ -55,7 +55,9 @@ impl ServerHealth {
         config: &Config,
         context: &Context,
         sales: SaleClock,
-        (pool, gate, views): (MySqlPool, Gate, ViewStore),
+        pool: MySqlPool,
+        gate: Gate,
+        views: ViewStore,
     ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let names = TopicNames::new(&config.topic_prefix);
         let topics =

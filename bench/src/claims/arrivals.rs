@@ -81,17 +81,19 @@ pub async fn send(stage: &Stage, template: TemplateId, rate: Rate) -> Result<Arr
         }
         sent = next;
         while let Some(answer) = tasks.try_join_next() {
-            arrived.take(answer.expect("a claim does not panic")?);
+            let (intended, answered) = answer.expect("a claim does not panic")?;
+            arrived.take(intended, answered);
         }
     }
     while let Some(answer) = tasks.join_next().await {
-        arrived.take(answer.expect("a claim does not panic")?);
+        let (intended, answered) = answer.expect("a claim does not panic")?;
+        arrived.take(intended, answered);
     }
     Ok(arrived)
 }
 
 impl Arrived {
-    fn take(&mut self, (intended, answered): (Instant, Instant)) {
+    fn take(&mut self, intended: Instant, answered: Instant) {
         self.answered.record(answered - intended);
         self.last = self.last.max(answered);
     }

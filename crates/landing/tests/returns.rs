@@ -181,7 +181,7 @@ mod full {
             world.rebuild().await;
             assert_eq!(process.retry(&claim(USER, "b", 1)).await, refused);
             let mut transaction = connect::begin(&world.pool).await.unwrap();
-            let lifted = returns::lift(&mut transaction, (TEMPLATE, USER), ("r", "test"), now());
+            let lifted = returns::lift(&mut transaction, TEMPLATE, USER, "r", "test", now());
             lifted.await.unwrap().unwrap();
             connect::commit(transaction).await.unwrap();
             catch_up(&world).await;

@@ -10,7 +10,7 @@ use crate::{
     GateError, GateRedis, QueueOptions, Verdict,
     connection::Live,
     keys::Keys,
-    replica::{Rounds, lacks_script},
+    replica::{Replicated, Rounds, lacks_script},
     scripts::Scripts,
     verdict::{ClaimCall, verdict, wait},
 };
@@ -103,8 +103,7 @@ impl Gate {
     }
 
     /// Requests admission of `claim` like [`Gate::claim`], and waits until `copies` replicas have what the gate wrote
-    /// for it. Also returns whether that many confirmed it in time (if not, they may still have it), and how long a
-    /// success must be held back, as [`Gate::claim_to_answer`] does.
+    /// for it.
     ///
     /// # Errors
     /// As of [`Gate::claim`]; [`GateError::Unreachable`] also if too many claims wait for replicas already.
@@ -115,7 +114,7 @@ impl Gate {
         now: DateTime<Utc>,
         queueing: QueueOptions,
         copies: u32,
-    ) -> Result<(Verdict, bool, Duration), GateError> {
+    ) -> Result<Replicated, GateError> {
         let asked =
             ClaimCall { claim: Cow::Owned(claim.clone()), epoch, now, queueing, touch: true };
         self.rounds.ask(asked.keys(&self.keys(claim.template_id)), asked, copies).await

@@ -35,4 +35,5 @@ pub use outbox::{OutboxFrom, OutboxRead};
 pub use outbox_entry::{OutboxEntry, OutboxError};
 pub use presence::{CheckedGate, KeyFault, QuietGate, SoldOutGate, SoldOutLook};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};
+pub use replica::Replicated;
 pub use verdict::{OUTBOX_MAX, QUEUED_PER_USER_MAX, QueueOptions, REFUSING, Refusal, Verdict};

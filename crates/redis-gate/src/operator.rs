@@ -45,7 +45,8 @@ impl Gate {
         &self,
         template: TemplateId,
         epoch: Epoch,
-        (seq, delta_stock): (i64, i64),
+        seq: i64,
+        delta_stock: i64,
         returned: &[Returned],
     ) -> Result<Moved, GateError> {
         let keys = self.keys(template);

@@ -30,8 +30,17 @@ const WAITING_MAX: usize = 16 * ROUND_MAX;
 /// this is below the time limit for an answer.
 const COPIES_WAIT_MS: u64 = 500;
 
-/// An answer, whether enough replicas have what was written for it, and how long a success is held back.
-type Answer = Result<(Verdict, bool, Duration), GateError>;
+/// The gate's answer to a claim that waited for replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replicated {
+    pub verdict: Verdict,
+    /// Whether enough replicas confirmed in time what was written for it. If not, they may still have it.
+    pub confirmed: bool,
+    /// How long a success must be held back.
+    pub wait: Duration,
+}
+
+type Answer = Result<Replicated, GateError>;
 
 /// The rounds of one process. Their task starts with the first claim and ends with the last [`crate::Gate`].
 pub(crate) struct Rounds {
@@ -120,7 +129,8 @@ async fn ask_all(redis: &GateRedis, scripts: &Scripts, round: &[One]) -> Vec<Ans
             let known = verdict(&answer, &live.run).map(|verdict| (verdict, wait(&answer)));
             known.ok_or(GateError::Unreadable { call: "claim" })
         });
-        answers.push(known.map(|(verdict, wait)| (verdict, copies >= one.copies, wait)));
+        let confirmed = copies >= one.copies;
+        answers.push(known.map(|(verdict, wait)| Replicated { verdict, confirmed, wait }));
     }
     answers
 }

@@ -86,7 +86,7 @@ async fn a_number_that_cannot_be_read_is_a_lost_gate_which_the_next_epoch_replac
             assert_eq!(sent.await.unwrap(), Verdict::NotLoaded, "{what}");
         }
         if ["movement", "stock", "users", "epoch"].contains(&field) {
-            let moved = gate.gate.apply_movement(TEMPLATE, epoch, (2, 5), &[]).await.unwrap();
+            let moved = gate.gate.apply_movement(TEMPLATE, epoch, 2, 5, &[]).await.unwrap();
             assert_eq!(moved, Moved::NotLoaded, "{what}");
         }
         if field == "version" {
@@ -256,7 +256,7 @@ async fn a_key_of_another_type_is_named_as_such_and_replaced_by_the_next_epoch()
     assert!(error.is_of_keys(), "{error}");
     gate.send(&["SET", &gate.meta(), "x"]).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap_err().is_of_keys());
-    let error = gate.gate.apply_movement(TEMPLATE, EPOCH, (2, 5), &[]).await.unwrap_err();
+    let error = gate.gate.apply_movement(TEMPLATE, EPOCH, 2, 5, &[]).await.unwrap_err();
     assert!(error.is_of_keys(), "{error}");
     gate.rebuild(NEXT, facts()).await;
     assert!(gate.gate.meta(TEMPLATE).await.unwrap().unwrap().is_open());

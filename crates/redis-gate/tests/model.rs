@@ -183,7 +183,8 @@ impl Pair {
                 let call = self.gate.gate.apply_movement(
                     TEMPLATE,
                     real(epoch),
-                    (seq_there, delta_there),
+                    seq_there,
+                    delta_there,
                     &[],
                 );
                 let moved = self.model.apply_movement(RULES, epoch, seq, delta);

@@ -10,7 +10,7 @@ const OLDER: Epoch = Epoch(6);
 const NEWER: Epoch = Epoch(8);
 
 async fn apply(gate: &TestGate, seq: i64, delta: i64) -> Moved {
-    gate.gate.apply_movement(TEMPLATE, EPOCH, (seq, delta), &[]).await.unwrap()
+    gate.gate.apply_movement(TEMPLATE, EPOCH, seq, delta, &[]).await.unwrap()
 }
 
 async fn set_state(
@@ -66,7 +66,7 @@ async fn a_movement_has_no_effect_on_a_gate_that_is_absent_loading_or_another() 
     assert!(gate.gate.open(TEMPLATE, EPOCH, &facts()).await.unwrap());
     let before = gate.memory().await;
     for epoch in [OLDER, NEWER] {
-        let moved = gate.gate.apply_movement(TEMPLATE, epoch, (2, 5), &[]).await.unwrap();
+        let moved = gate.gate.apply_movement(TEMPLATE, epoch, 2, 5, &[]).await.unwrap();
         assert_eq!(moved, Moved::OtherEpoch(EPOCH));
     }
     assert_eq!(gate.memory().await, before);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use coupon::{Claim, UserId};
 use devstack::{OwnPair, TestServers, at_last};
-use redis_gate::{Gate, GateError, GateRedis, OpenFacts, QueueOptions, RequestState, Verdict};
+use redis_gate::{
+    Gate, GateError, GateRedis, OpenFacts, QueueOptions, Replicated, RequestState, Verdict,
+};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::harness::{
@@ -27,7 +29,7 @@ const CONFIRMED_MAX: Duration = Duration::from_mins(1);
 async fn ask(gate: &Gate, claim: &Claim, copies: u32) -> (Verdict, bool) {
     let ask =
         async || gate.claim_replicated(claim, EPOCH, now(), QueueOptions::direct(), copies).await;
-    let (verdict, confirmed, _wait) = at_last(ask).await;
+    let Replicated { verdict, confirmed, .. } = at_last(ask).await;
     (verdict, confirmed)
 }
 
@@ -35,7 +37,7 @@ async fn ask(gate: &Gate, claim: &Claim, copies: u32) -> (Verdict, bool) {
 async fn confirmed(gate: &Gate, claim: &Claim) -> Verdict {
     loop {
         let asked = gate.claim_replicated(claim, EPOCH, now(), QueueOptions::direct(), 1).await;
-        if let Ok((verdict, true, _wait)) = asked {
+        if let Ok(Replicated { verdict, confirmed: true, .. }) = asked {
             return verdict;
         }
         tokio::task::yield_now().await;

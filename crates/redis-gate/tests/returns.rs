@@ -14,7 +14,7 @@ fn lifted(user: UserId) -> Returned {
 }
 
 async fn give_back(gate: &TestGate, seq: i64, delta_stock: i64, returned: &[Returned]) -> Moved {
-    gate.gate.apply_movement(TEMPLATE, EPOCH, (seq, delta_stock), returned).await.unwrap()
+    gate.gate.apply_movement(TEMPLATE, EPOCH, seq, delta_stock, returned).await.unwrap()
 }
 
 /// Lands a claim as far as the gate is concerned.

@@ -31,7 +31,7 @@ async fn wait(gate: &TestGate, user: UserId, epoch: Epoch) -> Duration {
 }
 
 async fn add(gate: &TestGate, seq: i64) {
-    gate.gate.apply_movement(TEMPLATE, EPOCH, (seq, 1), &[]).await.unwrap();
+    gate.gate.apply_movement(TEMPLATE, EPOCH, seq, 1, &[]).await.unwrap();
 }
 
 #[tokio::test]

@@ -199,8 +199,8 @@ impl Visit {
         loop {
             if let Some(answer) = self.send().await.filter(|answer| !answer.is_passing()) {
                 let Wish { template, user, key, quantity, .. } = &self.wish;
-                let of = (*template, *user);
-                let accepted = Accepted::read(&answer, of, key.as_deref(), *quantity);
+                let key = key.as_deref();
+                let accepted = Accepted::read(&answer, *template, *user, key, *quantity);
                 match accepted {
                     None => return (answer.status == 201).then_some(answer.body),
                     Some(accepted) => match self.follow(accepted, began).await {

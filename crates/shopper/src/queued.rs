@@ -70,7 +70,8 @@ impl Accepted {
     /// Reads the 202 to a claim; `None` if the answer is another, or lacks what a 202 has.
     pub fn read(
         answer: &Answer,
-        (template, user): (TemplateId, UserId),
+        template: TemplateId,
+        user: UserId,
         key: Option<&str>,
         quantity: u32,
     ) -> Option<Self> {

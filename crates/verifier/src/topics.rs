@@ -159,8 +159,8 @@ async fn movements(
     })
     .await?;
     let mut from = Some((i64::MIN, i64::MIN));
-    while let Some(key) = from {
-        let page = topic_rows::movements_from(connection, key, ROWS_PER_READ).await?;
+    while let Some((template, seq)) = from {
+        let page = topic_rows::movements_from(connection, template, seq, ROWS_PER_READ).await?;
         from = page.next;
         for unreadable in &page.unreadable {
             in_topic.remove(&unreadable.key);

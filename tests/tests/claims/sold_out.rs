@@ -28,6 +28,12 @@ const KEY: &str = "the-key";
 /// Rounds in which a coupon is added, claimed and asked for again.
 const ROUNDS: i64 = 10;
 
+/// A user whose claim was answered 201, with this answer.
+struct Winner {
+    user: UserId,
+    answer: Answer,
+}
+
 /// A sale with two apis.
 struct Sale {
     world: World,
@@ -64,14 +70,14 @@ impl Sale {
         answer.code().unwrap_or_else(|| answer.status.to_string())
     }
 
-    /// Sells everything. Returns the winners with their answers.
-    async fn sell(&self, stock: i64) -> Vec<(UserId, Answer)> {
+    /// Sells everything.
+    async fn sell(&self, stock: i64) -> Vec<Winner> {
         let mut won = Vec::new();
         for _ in 0..stock {
             let user = self.fresh();
             let answer = self.claim(0, user, 1).await;
             assert_eq!(answer.status, 201, "{answer:?}");
-            won.push((user, answer));
+            won.push(Winner { user, answer });
         }
         won
     }
@@ -120,17 +126,17 @@ impl Sale {
         assert_eq!(answer.status, 201, "{answer:?}");
     }
 
-    /// A fresh user claims until there is something. Returns the user and the answer.
-    async fn win(&self, api: usize) -> (UserId, Answer) {
+    /// A fresh user claims until there is something.
+    async fn win(&self, api: usize) -> Winner {
         let user = self.fresh();
         let answer = until(async || self.claim(api, user, 1).await, |one| one.status == 201).await;
-        (user, answer)
+        Winner { user, answer }
     }
 
-    async fn assert_won_again(&self, (user, first): &(UserId, Answer), api: usize) {
-        let again = self.claim(api, *user, 1).await;
+    async fn assert_won_again(&self, winner: &Winner, api: usize) {
+        let again = self.claim(api, winner.user, 1).await;
         assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
-        assert_eq!(again.body, first.body);
+        assert_eq!(again.body, winner.answer.body);
     }
 }
 
@@ -149,8 +155,8 @@ async fn winners_get_their_coupon_again_while_all_others_are_refused_from_memory
             };
             until(look, |now| *now > before).await;
             sale.assert_won_again(winner, api).await;
-            if winner.0.0 % 5 == 0 {
-                let other = sale.claim(api, winner.0, 2).await;
+            if winner.user.0 % 5 == 0 {
+                let other = sale.claim(api, winner.user, 2).await;
                 assert_eq!(other.code().as_deref(), Some("IDEMPOTENCY_KEY_REUSED"), "{other:?}");
             }
         }
@@ -244,8 +250,8 @@ mod full {
         let mut holders = sale.sell(2).await;
         for api in [1, 0] {
             sale.until_remembered().await;
-            let (user, claimed) = holders.remove(0);
-            let claimed: Claimed = claimed.json().unwrap();
+            let Winner { user, answer } = holders.remove(0);
+            let claimed: Claimed = answer.json().unwrap();
             let holder = sale.world.api().shopper(user).unwrap();
             let given_up = holder.cancel(claimed.id, None).await.unwrap();
             assert_eq!(given_up.status, 200, "{given_up:?}");

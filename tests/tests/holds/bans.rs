@@ -16,7 +16,7 @@ async fn a_user_who_let_a_hold_lapse_is_refused_until_it_is_lifted() {
     let api = world.api();
     let once = |new: NewTemplate| NewTemplate { lapses_allowed: Some(1), ..new.held_for(SHORT) };
     let template = world.template(9, once).await;
-    let (anna, _) = claimed(&world, template, (1, "a"), 1).await;
+    let (anna, _) = claimed(&world, template, 1, "a", 1).await;
     let user = format!("/v1/templates/{template}/users/1");
     let shown = until(async || get(api, &user).await, |shown| shown["lapses"] == json!(1)).await;
     assert_eq!((&shown["lapses_allowed"], &shown["banned"]), (&json!(1), &json!(true)));
@@ -27,7 +27,7 @@ async fn a_user_who_let_a_hold_lapse_is_refused_until_it_is_lifted() {
     assert_eq!(refused.status, 409);
     assert_eq!(refused.json::<Value>().unwrap()["lapses"], json!(1));
     // Other users may claim.
-    claimed(&world, template, (2, "a"), 1).await;
+    claimed(&world, template, 2, "a", 1).await;
 
     let wrong = post(api, &format!("{user}/ban/lift"), &json!({ "reason": "" })).await;
     assert_eq!(refusal(&wrong), (422, "INVALID_CHANGE".to_owned()));

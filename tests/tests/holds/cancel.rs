@@ -14,7 +14,7 @@ use crate::{
 async fn a_user_gives_a_hold_up_and_its_unit_and_number_come_back_once() {
     let world = World::start("cancel by user").await;
     let template = world.template(2, held).await;
-    let (anna, claim) = claimed(&world, template, (1, "a"), 2).await;
+    let (anna, claim) = claimed(&world, template, 1, "a", 2).await;
     assert_eq!(stock(&world, template).await, (2, 0));
     let [one, two] = ids(&claim)[..] else { panic!("two coupons") };
     let stranger = world.api().shopper(coupon::UserId(2)).unwrap();
@@ -45,7 +45,7 @@ async fn a_user_gives_a_hold_up_and_its_unit_and_number_come_back_once() {
     // The answer to the old key stays the same; a new key gets the units and the numbers again.
     let replayed = anna.claim(template, Some("a"), 2).await.unwrap();
     assert_eq!((replayed.status, ids(&replayed.json().unwrap())), (201, ids(&claim)));
-    let (_, new) = claimed(&world, template, (1, "b"), 2).await;
+    let (_, new) = claimed(&world, template, 1, "b", 2).await;
     assert!(ids(&new).iter().all(|id| !ids(&claim).contains(id)));
     let counts = world.count(template).await;
     assert_eq!((counts.held, counts.cancelled), (2, 2));
@@ -59,7 +59,7 @@ async fn a_shop_takes_confirmed_coupons_back_but_no_used_one_and_the_record_says
     let world = World::start("cancel by shop").await;
     let api = world.api();
     let template = world.template(9, held).await;
-    let (anna, claim) = claimed(&world, template, (1, "a"), 2).await;
+    let (anna, claim) = claimed(&world, template, 1, "a", 2).await;
     let [one, two] = ids(&claim)[..] else { panic!("two coupons") };
     assert_eq!(api.confirm(claim.id, "pay-1", None).await.unwrap().status, 200);
     let by_user = anna.cancel(claim.id, None).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_claim_whose_coupon_was_replaced_is_cancelled_only_once_the_replacemen
     let world = World::start("cancel replaced").await;
     let api = world.api();
     let template = world.template(9, held).await;
-    let (anna, claim) = claimed(&world, template, (1, "a"), 1).await;
+    let (anna, claim) = claimed(&world, template, 1, "a", 1).await;
     let [one] = ids(&claim)[..] else { panic!("one coupon") };
     let early = post(api, &format!("/v1/coupons/{one}/revoke"), &json!({ "reason": "r" })).await;
     assert_eq!(refusal(&early), (409, "NOT_CONFIRMED".to_owned()));
@@ -141,7 +141,7 @@ async fn a_template_that_retires_what_comes_back_sells_no_unit_again() {
     let retire =
         |new: NewTemplate| NewTemplate { returned_stock: Some("retire"), ..new.held_for(LONG) };
     let template = world.template(1, retire).await;
-    let (anna, claim) = claimed(&world, template, (1, "a"), 1).await;
+    let (anna, claim) = claimed(&world, template, 1, "a", 1).await;
     for _ in 0..2 {
         assert_eq!(anna.cancel(claim.id, None).await.unwrap().status, 200);
     }

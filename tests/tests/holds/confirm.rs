@@ -37,7 +37,7 @@ async fn a_held_claim_is_confirmed_once_and_its_answer_stays_the_same_byte_for_b
     assert_eq!((first.status, &body["status"]), (201, &json!("held")));
     let left = (until - instant(&body["claimed_at"])).num_milliseconds();
     assert_eq!(body["pay_within_ms"], json!(left));
-    let (_, claim) = claimed(&world, template, (2, "a"), 1).await;
+    let (_, claim) = claimed(&world, template, 2, "a", 1).await;
     let mine = ids(&first.json().unwrap())[0];
     let early = anna.use_coupon(mine, "A-1").await.unwrap();
     assert_eq!(refusal(&early), (409, "NOT_CONFIRMED".to_owned()));
@@ -101,8 +101,8 @@ async fn a_payment_for_some_coupons_leaves_the_others_held_and_one_that_does_not
     let world = World::start("confirm partly").await;
     let api = world.api();
     let template = world.template(9, held).await;
-    let (_, claim) = claimed(&world, template, (1, "a"), 2).await;
-    let (_, other) = claimed(&world, template, (2, "a"), 1).await;
+    let (_, claim) = claimed(&world, template, 1, "a", 2).await;
+    let (_, other) = claimed(&world, template, 2, "a", 1).await;
     let [one, two] = ids(&claim)[..] else { panic!("two coupons") };
 
     for (wrong, code) in [
@@ -148,9 +148,9 @@ async fn a_payment_that_comes_after_the_hold_is_refused_for_good_and_one_before_
     let api = world.api();
     let two = |new: NewTemplate| NewTemplate { per_user_limit: 2, ..new.held_for(SHORT) };
     let template = world.template(9, two).await;
-    let (_, paid) = claimed(&world, template, (1, "paid"), 1).await;
+    let (_, paid) = claimed(&world, template, 1, "paid", 1).await;
     assert_eq!(api.confirm(paid.id, "pay-1", None).await.unwrap().status, 200);
-    let (anna, late) = claimed(&world, template, (1, "late"), 1).await;
+    let (anna, late) = claimed(&world, template, 1, "late", 1).await;
     all_over(&world, template, 1).await;
     for _ in 0..2 {
         let refused = api.confirm(late.id, "pay-2", None).await.unwrap();

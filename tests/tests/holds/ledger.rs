@@ -33,10 +33,10 @@ async fn the_ledger_of_a_template_shows_claims_and_movements_and_sums_up_to_its_
     let api = world.api();
     let template = world.template(9, held).await;
     let other = world.template(9, |new| new).await;
-    let (anna, first) = claimed(&world, template, (1, "a"), 2).await;
-    claimed(&world, other, (1, "a"), 1).await;
+    let (anna, first) = claimed(&world, template, 1, "a", 2).await;
+    claimed(&world, other, 1, "a", 1).await;
     assert_eq!(anna.cancel(first.id, None).await.unwrap().status, 200);
-    let (_, second) = claimed(&world, template, (2, "a"), 1).await;
+    let (_, second) = claimed(&world, template, 2, "a", 1).await;
     let top_up = api.operator(Method::POST, &format!("/v1/templates/{template}/stock-movements"));
     let top_up = top_up.header("idempotency-key", "more");
     let top_up = top_up.json(&json!({ "delta": 5, "reason": "=more, \"please\"" }));
@@ -87,8 +87,8 @@ async fn a_stock_says_how_much_of_it_is_held_and_how_much_is_confirmed() {
     let world = World::start("held stock").await;
     let api = world.api();
     let template = world.template(9, held).await;
-    let (_, claim) = claimed(&world, template, (1, "a"), 2).await;
-    let (_, paid) = claimed(&world, template, (2, "a"), 1).await;
+    let (_, claim) = claimed(&world, template, 1, "a", 2).await;
+    let (_, paid) = claimed(&world, template, 2, "a", 1).await;
     assert_eq!(api.confirm(paid.id, "pay-1", None).await.unwrap().status, 200);
     let path = format!("/v1/templates/{template}/stock");
     let shown = get(api, &path).await;

@@ -40,7 +40,8 @@ pub(crate) fn held(new: NewTemplate) -> NewTemplate {
 pub(crate) async fn claimed(
     world: &World,
     template: TemplateId,
-    (user, key): (i64, &str),
+    user: i64,
+    key: &str,
     quantity: u32,
 ) -> (Shopper, Claimed) {
     let shopper = world.api().shopper(UserId(user)).unwrap();

@@ -15,7 +15,7 @@ use crate::{
 const PAYMENTS: i64 = 40;
 
 async fn claim(world: &World, template: TemplateId, user: i64) -> ClaimId {
-    claimed(world, template, (user, "a"), 1).await.1.id
+    claimed(world, template, user, "a", 1).await.1.id
 }
 
 #[tokio::test]
@@ -36,8 +36,8 @@ async fn crowded(flavor: Flavor) {
     // Each of the others fails for a reason of its own.
     let given_up = claim(&world, template, 101).await;
     let paid = claim(&world, template, 102).await;
-    let (_, other) = claimed(&world, template, (103, "a"), 1).await;
-    let (_, mixed) = claimed(&world, template, (104, "a"), 1).await;
+    let (_, other) = claimed(&world, template, 103, "a", 1).await;
+    let (_, mixed) = claimed(&world, template, 104, "a", 1).await;
     assert_eq!(api.cancel(given_up, "not wanted", None).await.unwrap().status, 200);
     assert_eq!(api.confirm(paid, "paid", None).await.unwrap().status, 200);
 

@@ -30,7 +30,7 @@ async fn a_payment_and_its_users_cancellation_at_once_have_one_winner() {
     let duels = (1..=DUELS).map(|user| {
         let world = &world;
         async move {
-            let (shopper, claim) = claimed(world, template, (user, "a"), 1).await;
+            let (shopper, claim) = claimed(world, template, user, "a", 1).await;
             let payment = format!("pay-{user}");
             let (paid, given_up) = tokio::join!(
                 world.apis[usize::from(user % 2 == 0)].confirm(claim.id, &payment, None),
@@ -72,7 +72,7 @@ mod full {
         let template = world.template(ROUNDS, |new| new.held_for(LONG)).await;
         let mut confirmed = 0;
         for user in 1..=ROUNDS {
-            let (shopper, claim) = claimed(&world, template, (user, "a"), 1).await;
+            let (shopper, claim) = claimed(&world, template, user, "a", 1).await;
             let barrier = Arc::new(Barrier::new(AT_ONCE));
             let calls = (0..AT_ONCE).map(|call| {
                 let api = &world.apis[call % 2];

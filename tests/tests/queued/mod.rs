@@ -112,7 +112,7 @@ pub(crate) async fn accepted(
     let is_heard =
         |answer: &Result<Answer, _>| matches!(answer, Ok(answer) if !answer.is_passing());
     let answer = until(claim, is_heard).await.unwrap();
-    let accepted = Accepted::read(&answer, (template, shopper.user()), Some(KEY), 1);
+    let accepted = Accepted::read(&answer, template, shopper.user(), Some(KEY), 1);
     let accepted = accepted.unwrap_or_else(|| panic!("it is not accepted: {answer:?}"));
     promises.claims.push(accepted.clone());
     accepted

@@ -183,7 +183,8 @@ pub(crate) async fn end(
     app: &App,
     operator: Operator,
     once: &Once,
-    (id, after): (AuditId, Value),
+    id: AuditId,
+    after: Value,
     answer: Answer,
 ) -> Result<Answer, Problem> {
     let end = || async {

@@ -111,7 +111,7 @@ pub(crate) async fn lift(
     let (id, user) = ids(&path)?;
     let template = templates::owned(&app, operator, id).await?;
     let once = once.asking(&request);
-    let work = || try_lift(&app, operator, &once, (&template, user), &request.reason);
+    let work = || try_lift(&app, operator, &once, &template, user, &request.reason);
     let answer = connect::within(connect::retried(work, Problem::is_contended)).await?;
     if let Err(error) = app.gates.catch_up(id).await {
         let error = runtime::report(&error);
@@ -124,7 +124,8 @@ async fn try_lift(
     app: &App,
     operator: Operator,
     once: &Once,
-    (template, user): (&Template, UserId),
+    template: &Template,
+    user: UserId,
     reason: &str,
 ) -> Result<Answer, Problem> {
     let id = template.id;
@@ -137,8 +138,7 @@ async fn try_lift(
     if lapses > 0 {
         let actor = operator.actor();
         let now = app.clock.now();
-        let why = (reason, actor.as_str());
-        let seq = returns::lift(&mut transaction, (id, user), why, now).await?;
+        let seq = returns::lift(&mut transaction, id, user, reason, &actor, now).await?;
         let seq = seq.ok_or_else(unknown_template)?;
         let action = Action {
             merchant_id: operator.merchant_id,

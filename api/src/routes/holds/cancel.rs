@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use chrono::{DateTime, Utc};
-use coupon::{ClaimId, CouponId, CouponStatus, text};
+use coupon::{ClaimId, CouponId, CouponStatus, TemplateId, text};
 use mysql_store::{
     checkout,
     connect::{self, Transaction},
@@ -108,7 +108,7 @@ pub(crate) async fn cancel(
     Params(params): Params<Where>,
     Body(request): Body<CancelRequest>,
 ) -> Response {
-    let work = cancelled(&app, who, (id, params), &request);
+    let work = cancelled(&app, who, id, params.template, &request);
     match who {
         // A cancellation counts as a claim, so that repeated claims and cancellations are limited.
         UserOrShop::User(user) => Box::pin(app.claim_limit.limited(user, work)).await,
@@ -119,7 +119,8 @@ pub(crate) async fn cancel(
 async fn cancelled(
     app: &App,
     who: UserOrShop,
-    (id, Where { template }): (ClaimId, Where),
+    id: ClaimId,
+    template: Option<TemplateId>,
     request: &CancelRequest,
 ) -> Result<Json<CancelledBody>, Problem> {
     request.check()?;
@@ -128,7 +129,7 @@ async fn cancelled(
         UserOrShop::Shop(shop) => find::of_shop(app, shop, id, template).await?,
     };
     let coupons = claim.coupons(request.coupons.as_deref())?;
-    let work = || try_cancel(app, who, &claim, (&coupons, &request.reason));
+    let work = || try_cancel(app, who, &claim, &coupons, &request.reason);
     let ended = connect::within(connect::retried(work, Problem::is_contended)).await;
     metric::count("cancel", &ended);
     let (body, replayed) = ended?;
@@ -144,7 +145,8 @@ async fn try_cancel(
     app: &App,
     who: UserOrShop,
     claim: &Claim,
-    (ids, reason): (&[CouponId], &str),
+    ids: &[CouponId],
+    reason: &str,
 ) -> Result<(CancelledBody, bool), Problem> {
     let template = &claim.template;
     // Only the gate of a template with holds knows users whose coupons all came back.
@@ -159,7 +161,7 @@ async fn try_cancel(
     let server_now = settings::server_time(&mut transaction).await?;
     let mut open = Vec::new();
     for coupon in &before {
-        if !stands(coupon, who, (now, server_now)).map_err(|why| named(why, coupon.id))? {
+        if !stands(coupon, who, now, server_now).map_err(|why| named(why, coupon.id))? {
             open.push(coupon.id);
         } else if let Some(other) = desk::usable_replacement(&mut transaction, coupon.id).await? {
             return Err(named(replaced(&other), coupon.id));
@@ -183,7 +185,7 @@ async fn try_cancel(
         before.iter().map(|coupon| ended(coupon).unwrap_or(coupon).clone()).collect();
     let body = CancelledBody::of(claim, &after, now);
     if let UserOrShop::Shop(shop) = who {
-        record(app, shop, &mut transaction, (claim, &before), (&back, reason), now).await?;
+        record(app, shop, &mut transaction, claim, &before, &back, reason, now).await?;
     }
     app.commit(transaction).await?;
     info!(claim.id = %claim.landed.id, seq = back.seq, coupons = open.len(), "cancelled coupons");
@@ -195,7 +197,8 @@ async fn try_cancel(
 fn stands(
     coupon: &UserCoupon,
     who: UserOrShop,
-    (now, server_now): (DateTime<Utc>, DateTime<Utc>),
+    now: DateTime<Utc>,
+    server_now: DateTime<Utc>,
 ) -> Result<bool, Problem> {
     let is_over = coupon.valid_until <= server_now;
     let is_unsure = coupon.valid_until <= now;
@@ -237,8 +240,10 @@ async fn record(
     app: &App,
     shop: Operator,
     transaction: &mut Transaction,
-    (claim, before): (&Claim, &[UserCoupon]),
-    (back, reason): (&GivenBack, &str),
+    claim: &Claim,
+    before: &[UserCoupon],
+    back: &GivenBack,
+    reason: &str,
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
     let shown = |coupons: &[UserCoupon]| {

@@ -122,7 +122,7 @@ pub(crate) async fn confirm(
         Ok(None) => {
             let claim = find::of_shop(&app, shop, id, params.template).await?;
             let coupons = claim.coupons(coupons.as_deref())?;
-            let work = || try_confirm(&app, shop, &claim, (&coupons, &payment_ref));
+            let work = || try_confirm(&app, shop, &claim, &coupons, &payment_ref);
             connect::within(connect::retried(work, Problem::is_contended)).await
         }
         Err(problem) => Err(problem),
@@ -141,7 +141,8 @@ async fn try_confirm(
     app: &App,
     shop: Operator,
     claim: &Claim,
-    (coupons, payment_ref): (&[CouponId], &str),
+    coupons: &[CouponId],
+    payment_ref: &str,
 ) -> Result<(Made, bool), Problem> {
     let id = claim.landed.id;
     let now = app.clock.now();

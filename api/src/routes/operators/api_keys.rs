@@ -112,7 +112,7 @@ async fn create_once(
     };
     store_key(app, &mut transaction, &key, &secret).await?;
     audit::record(app, operator, &mut transaction, action).await?;
-    let answer = keep(operator, once, &mut transaction, (&key, secret)).await?;
+    let answer = keep(operator, once, &mut transaction, &key, secret).await?;
     app.commit(transaction).await?;
     info!(key.id = %key.id, merchant.id = %key.merchant_id, "made a key");
     Ok(answer)
@@ -179,7 +179,7 @@ pub(crate) async fn rotate(
         return Err(invalid("overlap_seconds", format!("use 0 to {OVERLAP_SECONDS_MAX}")));
     }
     let overlap = TimeDelta::seconds(i64::from(seconds));
-    let rotate = || rotate_once(&app, operator, &once, (id, overlap));
+    let rotate = || rotate_once(&app, operator, &once, id, overlap);
     let answer = connect::within(connect::retried(rotate, Problem::is_contended)).await?;
     app.auth.forget(id);
     Ok(answer)
@@ -189,7 +189,8 @@ async fn rotate_once(
     app: &App,
     operator: Operator,
     once: &Once,
-    (id, overlap): (ApiKeyId, TimeDelta),
+    id: ApiKeyId,
+    overlap: TimeDelta,
 ) -> Result<Answer, Problem> {
     let Begun { mut transaction, known } = once.begin(app, operator).await?;
     if let Known::Answer(answer) = known {
@@ -221,7 +222,7 @@ async fn rotate_once(
         after: Some(json!(KeyJson::from(&new))),
     };
     audit::record(app, operator, &mut transaction, action).await?;
-    let answer = keep(operator, once, &mut transaction, (&new, secret)).await?;
+    let answer = keep(operator, once, &mut transaction, &new, secret).await?;
     app.commit(transaction).await?;
     info!(key.id = %old.id, key.new_id = %new.id, "replaced a key");
     Ok(answer)
@@ -233,7 +234,8 @@ async fn keep(
     operator: Operator,
     once: &Once,
     transaction: &mut MySqlConnection,
-    (key, secret): (&ApiKey, String),
+    key: &ApiKey,
+    secret: String,
 ) -> Result<Answer, Problem> {
     let hidden = api_key::sealed(&secret, key.id, &operator.caller.seal).unwrap_or_default();
     let answer = Answer::new(

@@ -100,7 +100,7 @@ pub(crate) async fn end(
         }
         epoch => epoch?,
     };
-    let end = || end_once(&app, operator, &once, (&template, epoch));
+    let end = || end_once(&app, operator, &once, &template, epoch);
     connect::within(connect::retried(end, Problem::is_contended)).await
 }
 
@@ -127,7 +127,8 @@ async fn end_once(
     app: &App,
     operator: Operator,
     once: &Once,
-    (template, epoch): (&Template, Epoch),
+    template: &Template,
+    epoch: Epoch,
 ) -> Result<Answer, Problem> {
     let id = template.id;
     let Begun { mut transaction, known } = once.begin(app, operator).await?;

@@ -140,8 +140,8 @@ pub(crate) async fn view(
     match timeout(REBUILD_WAIT, reread(&app, user)).await {
         Ok(Rebuilt::Whole) => {
             let answer = Answer::new(StatusCode::OK, &ViewBody { user_id: user.to_string() });
-            let end = (line.id, json!({ "rebuilt": true }));
-            let answer = audit::end(&app, operator, &once, end, answer).await?;
+            let after = json!({ "rebuilt": true });
+            let answer = audit::end(&app, operator, &once, line.id, after, answer).await?;
             info!(user.id = %user, "rebuilt a view on request");
             Ok(answer)
         }
@@ -209,8 +209,8 @@ pub(crate) async fn gate(
     let epoch = rebuilt(&app, id, before).await?;
     let body = GateBody { template_id: id.to_string(), epoch: epoch.0 };
     let answer = Answer::new(StatusCode::OK, &body);
-    let end = (line.id, json!({ "epoch": epoch.0 }));
-    let answer = audit::end(&app, operator, &once, end, answer).await?;
+    let after = json!({ "epoch": epoch.0 });
+    let answer = audit::end(&app, operator, &once, line.id, after, answer).await?;
     info!(template.id = %id, gate.epoch = %epoch, "rebuilt a gate on request");
     Ok(answer)
 }

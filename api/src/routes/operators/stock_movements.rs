@@ -119,7 +119,7 @@ pub(crate) async fn create(
         if delta < 0 { confirmed(&template.name, confirm.as_deref(), &if_match) } else { Ok(()) };
     let actor = operator.actor();
     let new = NewMovement { request_id: &request_id, delta, reason: &reason, actor: &actor };
-    let apply = || apply(&app, operator, id, &new, (&if_match, &is_meant));
+    let apply = || apply(&app, operator, id, &new, &if_match, &is_meant);
     let moved = connect::within(connect::retried(apply, Problem::is_contended)).await?;
     let (recorded, replayed) = recorded(moved)?;
     info!(template.id = %id, seq = recorded.seq, delta, replayed, "moved a template's stock");
@@ -143,7 +143,8 @@ async fn apply(
     operator: Operator,
     id: TemplateId,
     new: &NewMovement<'_>,
-    (if_match, is_meant): (&IfMatch, &Result<(), Problem>),
+    if_match: &IfMatch,
+    is_meant: &Result<(), Problem>,
 ) -> Result<Moved, Problem> {
     let mut transaction = connect::begin(&app.pool).await?;
     let version = if if_match.is_given() {

@@ -202,10 +202,11 @@ impl Change<'_> {
         reason: Option<&str>,
     ) -> Result<(), Problem> {
         let id = app.ids.redemption()?;
-        let of = (self.after.id, self.order_ref);
+        let coupon = self.after.id;
+        let order_ref = self.order_ref;
         let actor = shop.actor();
-        redemption::roll_back(transaction, id, of, (actor.as_str(), reason), self.at).await?;
-        checkout::unlock(transaction, self.after.id, self.order_ref).await?;
+        redemption::roll_back(transaction, id, coupon, order_ref, &actor, reason, self.at).await?;
+        checkout::unlock(transaction, coupon, order_ref).await?;
         let mut action = self.action("coupon.unuse");
         if let (Some(reason), Some(after)) = (reason, &mut action.after) {
             after["reason"] = json!(reason);

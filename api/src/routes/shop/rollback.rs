@@ -110,12 +110,12 @@ async fn try_roll_back(
     let name = order_of(shop, order_ref);
     let order = redemption_order::hold(&mut transaction, name, Hold::Alone).await?;
     let standing = standing(&mut transaction, name, coupons).await?;
-    give_back(app, shop, &mut transaction, (&standing, order_ref, reason), now).await?;
+    give_back(app, shop, &mut transaction, &standing, order_ref, reason, now).await?;
     if coupons.is_none() {
         if order.is_none() {
             checkout::create_order(&mut transaction, name, now).await?;
         }
-        cancel(app, shop, &mut transaction, (order_ref, reason), now).await?;
+        cancel(app, shop, &mut transaction, order_ref, reason, now).await?;
     }
     // As stored: every later answer is made of the same values.
     let body = match coupons {
@@ -176,7 +176,8 @@ async fn cancel(
     app: &App,
     shop: Operator,
     transaction: &mut MySqlConnection,
-    (order_ref, reason): (&str, &str),
+    order_ref: &str,
+    reason: &str,
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
     let is_new = redemption_order::cancel(transaction, order_of(shop, order_ref), now).await?;
@@ -201,7 +202,9 @@ async fn give_back(
     app: &App,
     shop: Operator,
     transaction: &mut MySqlConnection,
-    (coupons, order_ref, reason): (&[CouponId], &str, &str),
+    coupons: &[CouponId],
+    order_ref: &str,
+    reason: &str,
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
     for locked in checkout::lock_rows(transaction, shop, coupons, None).await? {

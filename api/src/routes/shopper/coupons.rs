@@ -145,7 +145,7 @@ async fn settled(
     let Part { rows, unreadable, next } = Part::of(rows.await?, limit, ListPosition::of);
     let next = next.map(|position| mysql_view_source::cursor(position).to_string());
     let ids = unreadable.iter().map(|position| position.id);
-    Ok(ended(&rows, (status, now), next).without(ids))
+    Ok(ended(&rows, status, now, next).without(ids))
 }
 
 /// Reads coupons whose validity ended unused or whose hold ended unconfirmed, latest end first. They count from their end
@@ -167,13 +167,14 @@ async fn overdue(
     let Part { rows, unreadable, next } = Part::of(rows.await?, limit, End::of);
     let next = next.map(|end| EndCursor(end).to_string());
     let ids = unreadable.iter().map(|end| end.id);
-    Ok(ended(&rows, (list.status(), now), next).without(ids))
+    Ok(ended(&rows, list.status(), now, next).without(ids))
 }
 
 /// Makes a page of coupons. Rows that are of another status by now are left out.
 fn ended(
     rows: &[UserCoupon],
-    (status, now): (CouponStatus, DateTime<Utc>),
+    status: CouponStatus,
+    now: DateTime<Utc>,
     next: Option<String>,
 ) -> Coupons {
     let shown = rows.iter().filter(|row| row.status.at(row.valid_until, now) == status);

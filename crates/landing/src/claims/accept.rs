@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use coupon::{AcceptAfter, Admission, Claim, ClaimId, Epoch, Numbers, QueuedClaim, Template};
-use redis_gate::{GateError, RequestState, Run, Verdict};
+use redis_gate::{GateError, Replicated, RequestState, Run, Verdict};
 use runtime::Backoff;
 use tokio::time::timeout;
 
@@ -143,9 +143,9 @@ impl Walk {
         let again =
             gate.claim_replicated(claim, queued.epoch, queued.at, queue_options, self.copies);
         // The success is held back as the first call said.
-        let (verdict, enough, _wait) = again.await?;
+        let Replicated { verdict, confirmed, .. } = again.await?;
         Ok(match verdict {
-            Verdict::Replay { id, state: RequestState::Queued, .. } => enough && id == queued.id,
+            Verdict::Replay { id, state: RequestState::Queued, .. } => confirmed && id == queued.id,
             // The claim is in MySQL, so no replica needs it.
             Verdict::Replay { id, state: RequestState::Landed, .. } => id == queued.id,
             _ => false,

@@ -9,7 +9,7 @@ use std::{
 use chrono::{DateTime, Utc};
 use coupon::{AcceptAfter, Claim, ClaimMode, Epoch, Template, TemplateId};
 use mysql_store::{MySqlPool, StoreError};
-use redis_gate::{GateError, QueueOptions, Refusal, RequestState, Verdict};
+use redis_gate::{GateError, QueueOptions, Refusal, Replicated, RequestState, Verdict};
 use runtime::{Backoff, Breakers, FailPoints};
 use tokio::sync::Semaphore;
 
@@ -326,10 +326,10 @@ impl Walk {
         let waits = template.claim_mode == ClaimMode::Queued
             && template.accept_after == AcceptAfter::Replica;
         if waits {
-            let (verdict, enough, wait) =
+            let Replicated { verdict, confirmed, wait } =
                 gate.claim_replicated(claim, epoch, at, queue_options, self.copies).await?;
             let refusing_until = Instant::now() + wait;
-            let copied = Some(enough);
+            let copied = Some(confirmed);
             let may_be_admitted = false;
             return Ok(GateAnswer { verdict, at, copied, refusing_until, may_be_admitted });
         }

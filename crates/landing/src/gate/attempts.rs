@@ -13,7 +13,8 @@ use runtime::Backoff;
 use crate::gate::{
     drains::Drains,
     gates::Gates,
-    rebuild::{Aim, Begun, RebuildContext, RebuildError, Rebuilt, begin, finish},
+    goal::{Aim, Goal},
+    rebuild::{Begun, RebuildContext, RebuildError, Rebuilt, begin, finish},
 };
 
 /// First and longest wait before a failed rebuild is repeated. Each attempt raises the epoch, so direct admissions of
@@ -89,7 +90,8 @@ struct Draining {
 }
 
 impl Draining {
-    fn new(gates: Gates, (template, aim): (TemplateId, Aim), since: Instant) -> Self {
+    fn new(gates: Gates, goal: Goal, since: Instant) -> Self {
+        let Goal { template, aim } = goal;
         let mut all = gates.attempts.draining.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(template, (aim, since));
         drop(all);
@@ -108,12 +110,12 @@ impl Gates {
     /// Rebuilds a gate that is not open and learns its epoch, unless another process is rebuilding it, a rebuild failed
     /// a moment ago, or one waits for the queue. Does not wait for the queue itself.
     pub(crate) async fn rebuild(&self, template: TemplateId) -> Result<(), RebuildError> {
-        self.attempt(template, Aim::Open).await
+        self.attempt(Goal { template, aim: Aim::Open }).await
     }
 
     /// Rebuilds a gate that may be open, under the same conditions.
     pub(crate) async fn replace(&self, template: TemplateId) -> Result<(), RebuildError> {
-        self.attempt(template, Aim::Replace).await
+        self.attempt(Goal { template, aim: Aim::Replace }).await
     }
 
     /// Rebuilds a gate that was found wrong, under the same conditions. If it is wrong again before a check finds it
@@ -136,21 +138,22 @@ impl Gates {
 
     /// Closes the queue of a template that is over, under the same conditions as [`Gates::rebuild`].
     pub(crate) async fn close_queue(&self, template: TemplateId) -> Result<(), RebuildError> {
-        self.attempt(template, Aim::Close).await
+        self.attempt(Goal { template, aim: Aim::Close }).await
     }
 
-    async fn attempt(&self, template: TemplateId, aim: Aim) -> Result<(), RebuildError> {
+    async fn attempt(&self, goal: Goal) -> Result<(), RebuildError> {
+        let template = goal.template;
         if self.attempts.rests(template) {
             return Ok(());
         }
         let started = Instant::now();
-        match begin(&self.context(template, aim), started).await {
+        match begin(&self.context(goal), started).await {
             Ok(Begun::Ended(rebuilt)) => {
                 self.note_rebuilt(template, rebuilt);
                 Ok(())
             }
             Ok(Begun::Drains(epoch)) => {
-                self.drain_apart((template, aim), epoch, started);
+                self.drain_apart(goal, epoch, started);
                 Ok(())
             }
             Err(error) => {
@@ -161,12 +164,13 @@ impl Gates {
     }
 
     /// Ends a rebuild in a task of its own. It renews its lease as long as it waits.
-    fn drain_apart(&self, (template, aim): (TemplateId, Aim), epoch: Epoch, started: Instant) {
-        let since = if aim == Aim::Close { started + CLOSING_SPARED } else { started };
-        let draining = Draining::new(self.clone(), (template, aim), since);
+    fn drain_apart(&self, goal: Goal, epoch: Epoch, started: Instant) {
+        let template = goal.template;
+        let since = if goal.aim == Aim::Close { started + CLOSING_SPARED } else { started };
+        let draining = Draining::new(self.clone(), goal, since);
         tokio::spawn(async move {
             let gates = &draining.gates;
-            match finish(&gates.context(template, aim), epoch, started).await {
+            match finish(&gates.context(goal), epoch, started).await {
                 Ok(rebuilt) => gates.note_rebuilt(template, rebuilt),
                 Err(error) => {
                     gates.attempts.note(template, true);
@@ -195,10 +199,10 @@ impl Gates {
         }
     }
 
-    fn context(&self, template: TemplateId, aim: Aim) -> RebuildContext<'_> {
-        let servers = (self.pool(), self.gate());
+    fn context(&self, goal: Goal) -> RebuildContext<'_> {
+        let gate = self.gate();
         let queue = &**self.queue();
-        let shared = (queue, &self.attempts.drains);
-        RebuildContext::new(servers, shared, (template, aim), &self.holder, &self.points)
+        let drains = &self.attempts.drains;
+        RebuildContext::new(self.pool(), gate, queue, drains, goal, &self.holder, &self.points)
     }
 }

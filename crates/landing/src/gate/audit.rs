@@ -47,7 +47,7 @@ impl Keeper {
         let mut is_wrong = false;
         if let Some(before) = self.accounts.remove(&template.id)
             && before.epoch == stock.epoch
-            && let Some(moved) = self.moved(template.id, (before.movement, stock.movement)).await?
+            && let Some(moved) = self.moved(template.id, before.movement, stock.movement).await?
         {
             let missing = before.lacks(stock.stock, moved);
             if missing > 0 {
@@ -87,24 +87,26 @@ impl Keeper {
         if meta.movement == before.movement {
             return Ok(meta.stock > before.stock);
         }
-        let moved = self.moved(template, (before.movement, meta.movement)).await?;
+        let moved = self.moved(template, before.movement, meta.movement).await?;
         Ok(moved.is_some_and(|moved| meta.stock > before.stock.saturating_add(moved)))
     }
 
-    /// Returns how the stock moved from the first of these movements to the second, which may be an earlier one.
+    /// Returns how the stock moved from the movement `from` to the movement `to`, which may be an earlier one.
     /// `None`: MySQL does not show all of them yet.
     async fn moved(
         &self,
         template: TemplateId,
-        (from, to): (i64, i64),
+        from: i64,
+        to: i64,
     ) -> Result<Option<i64>, RebuildError> {
         if from == to {
             return Ok(Some(0));
         }
-        let span = (from.min(to), from.max(to));
+        let after = from.min(to);
+        let last = from.max(to);
         let moved = connect::within(async {
             let mut connection = connect::acquire(self.gates().pool()).await?;
-            stock::moved_between(&mut connection, template, span).await
+            stock::moved_between(&mut connection, template, after, last).await
         });
         Ok(moved.await?.map(|moved| if from < to { moved } else { moved.saturating_neg() }))
     }

@@ -127,13 +127,15 @@ pub(super) async fn lapses(
     }
 }
 
-/// Applies to the loading gate the returns in this range of movements, exclusive and inclusive. `counted` says which
+/// Applies to the loading gate the returns of the movements after `first` up to `last`. `counted` says which
 /// lapses the loaded counts already contain. Returns whether the gate was loading this epoch until the end.
 pub(super) async fn returned_since(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
     epoch: Epoch,
-    (template, (first, last)): (&Template, (i64, i64)),
+    template: &Template,
+    first: i64,
+    last: i64,
     counted: &HashMap<UserId, i64>,
 ) -> Result<bool, RebuildError> {
     let counts = template.hold.lapses_allowed > 0;

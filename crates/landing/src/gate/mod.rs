@@ -6,6 +6,7 @@ mod closing;
 pub(crate) mod drain;
 mod drains;
 pub mod gates;
+mod goal;
 pub mod keeper;
 mod load;
 pub mod movements;

@@ -59,7 +59,8 @@ async fn apply_all(
         for movement in page {
             let seq = movement.seq;
             let delta = movement.delta_stock;
-            let moved = gate.apply_movement(template, meta.epoch, (seq, delta), &movement.returned);
+            let returned = &movement.returned;
+            let moved = gate.apply_movement(template, meta.epoch, seq, delta, returned);
             match moved.await? {
                 Moved::Applied(left) => {
                     info!(template.id = %template, seq, delta, left, "moved a gate's stock");

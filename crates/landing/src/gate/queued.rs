@@ -33,17 +33,25 @@ pub(super) struct Uncarried {
     ids: HashSet<ClaimId>,
 }
 
+/// The queued requests of one template's gate that are to be resolved.
+pub(super) struct QueuedFlights {
+    pub(super) template: TemplateId,
+    pub(super) epoch: Epoch,
+    pub(super) flights: Flights,
+}
+
 impl Resolver {
     /// Ends the queued requests that MySQL has decided, and requests a new epoch if one is in neither outbox nor topic.
     /// The second part is skipped while the queue is unreachable.
     pub(super) async fn resolve_queued(
         &self,
         watch: &mut Watch,
-        (template, epoch): (TemplateId, Epoch),
-        queued: &Flights,
+        queued: &QueuedFlights,
         answers: bool,
         resolved: &mut Resolved,
     ) -> Result<(), ResolveError> {
+        let template = queued.template;
+        let epoch = queued.epoch;
         let mut noted = watch.uncarried.remove(&template).filter(|noted| noted.epoch == epoch);
         // Read before the rows.
         let reached = match noted.as_mut().filter(|_| answers) {
@@ -53,7 +61,7 @@ impl Resolver {
             }
             None => Ok(false),
         };
-        let open = self.end_queued((template, epoch), queued, resolved).await?;
+        let open = self.end_queued(queued, resolved).await?;
         let reached = reached?;
         match noted {
             Some(noted) if !reached => {
@@ -94,11 +102,13 @@ impl Resolver {
     /// returned.
     pub(super) async fn end_queued(
         &self,
-        (template, epoch): (TemplateId, Epoch),
-        queued: &Flights,
+        queued: &QueuedFlights,
         resolved: &mut Resolved,
     ) -> Result<Vec<ClaimId>, ResolveError> {
-        let ids: Vec<ClaimId> = queued.admissions.iter().map(|one| one.id).collect();
+        let template = queued.template;
+        let epoch = queued.epoch;
+        let admissions = &queued.flights.admissions;
+        let ids: Vec<ClaimId> = admissions.iter().map(|one| one.id).collect();
         if ids.is_empty() {
             return Ok(ids);
         }
@@ -109,7 +119,7 @@ impl Resolver {
         let states: HashMap<ClaimId, Result<ClaimState, UnknownCode>> = states.await?;
         let mut landed = Vec::new();
         let mut open = Vec::new();
-        for one in &queued.admissions {
+        for one in admissions {
             match states.get(&one.id) {
                 Some(Ok(ClaimState::Landed)) => landed.push((one.user, one.id)),
                 Some(Ok(ClaimState::Rejected | ClaimState::Void)) => {

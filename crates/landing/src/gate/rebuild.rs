@@ -38,6 +38,7 @@ use crate::{
     gate::{
         drain::{self, Drained},
         drains::Drains,
+        goal::{Aim, Goal},
         load::{self, Answered},
         movements,
     },
@@ -103,17 +104,6 @@ pub(crate) struct RebuildContext<'a> {
     pub(crate) points: &'a FailPoints,
 }
 
-/// The aim of a rebuild.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aim {
-    /// An open gate. Nothing is to be done if another process has opened it meanwhile.
-    Open,
-    /// A gate of a new epoch, whatever is there.
-    Replace,
-    /// No gate, and a queue that is closed for good: the template is over.
-    Close,
-}
-
 /// A rebuild after its first steps.
 #[derive(Debug)]
 pub(crate) enum Begun {
@@ -124,12 +114,15 @@ pub(crate) enum Begun {
 
 impl<'a> RebuildContext<'a> {
     pub(crate) fn new(
-        (pool, gate): (&'a MySqlPool, &'a Gate),
-        (queue, drains): (&'a dyn ClaimQueue, &'a Drains),
-        (template, aim): (TemplateId, Aim),
+        pool: &'a MySqlPool,
+        gate: &'a Gate,
+        queue: &'a dyn ClaimQueue,
+        drains: &'a Drains,
+        goal: Goal,
         holder: &'a str,
         points: &'a FailPoints,
     ) -> Self {
+        let Goal { template, aim } = goal;
         let lease = format!("rebuild:{template}");
         Self { pool, gate, queue, drains, template, aim, lease, holder, points }
     }
@@ -151,10 +144,9 @@ pub async fn rebuild(
     points: &FailPoints,
 ) -> Result<Rebuilt, RebuildError> {
     let started = Instant::now();
-    let servers = (pool, gate);
-    let aim = (template, Aim::Replace);
+    let goal = Goal { template, aim: Aim::Replace };
     let drains = Drains::default();
-    let context = RebuildContext::new(servers, (queue, &drains), aim, holder, points);
+    let context = RebuildContext::new(pool, gate, queue, &drains, goal, holder, points);
     match begin(&context, started).await? {
         Begun::Ended(rebuilt) => Ok(rebuilt),
         Begun::Drains(epoch) => finish(&context, epoch, started).await,
@@ -341,7 +333,7 @@ async fn open(
     // `queued_epoch` too: from then on only claims that the gate has admitted in this epoch can land.
     let template = connect::within(template::get(connection, template_id)).await?;
     let Some(template) = template else { return Ok(Rebuilt::NoTemplate) };
-    let stock = match load_users(connection, context, epoch, (&template, ever_queued)).await {
+    let stock = match load_users(connection, context, epoch, &template, ever_queued).await {
         Ok(Some(stock)) => stock,
         Ok(None) => return Ok(Rebuilt::Overtaken),
         Err(error) => {
@@ -375,7 +367,8 @@ async fn load_users(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
     epoch: Epoch,
-    (template, ever_queued): (&Template, bool),
+    template: &Template,
+    ever_queued: bool,
 ) -> Result<Option<Stock>, RebuildError> {
     // Read before the pages: each later return is applied to what they show.
     let first = connect::within(stock::last_movement(connection, template.id)).await?;
@@ -398,7 +391,7 @@ async fn load_users(
     // The stock and the last movement that it contains, read at one moment.
     let stock = connect::within(stock::get(connection, template.id)).await?;
     let Some(stock) = stock.filter(|stock| stock.epoch == epoch) else { return Ok(None) };
-    let returned = (first, stock.movement);
-    let applied = load::returned_since(connection, context, epoch, (template, returned), &counted);
+    let last = stock.movement;
+    let applied = load::returned_since(connection, context, epoch, template, first, last, &counted);
     Ok(applied.await?.then_some(stock))
 }

@@ -22,7 +22,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::{
-    gate::{gates::PRELOAD, queued::Uncarried},
+    gate::{
+        gates::PRELOAD,
+        queued::{QueuedFlights, Uncarried},
+    },
     metric,
     queue::{ClaimQueue, QueueError},
 };
@@ -148,7 +151,9 @@ impl Resolver {
         let mut queues = Vec::with_capacity(flights.len());
         for mut flight in flights {
             let template = flight.template;
-            queues.push(((template, flight.epoch), std::mem::take(&mut flight.queued)));
+            let epoch = flight.epoch;
+            let queued = std::mem::take(&mut flight.queued);
+            queues.push(QueuedFlights { template, epoch, flights: queued });
             match self.resolve_all(flight, now, &mut resolved).await {
                 Ok(None) => {}
                 Ok(Some(error)) => {
@@ -169,20 +174,20 @@ impl Resolver {
     async fn resolve_queues(
         &self,
         watch: &mut Watch,
-        queues: Vec<((TemplateId, Epoch), Flights)>,
+        queues: Vec<QueuedFlights>,
         resolved: &mut Resolved,
         first_error: &mut Option<ResolveError>,
     ) -> Result<(), ResolveError> {
         let mut answers = true;
-        for (at, queued) in queues {
-            match self.resolve_queued(watch, at, &queued, answers, resolved).await {
+        for queued in queues {
+            match self.resolve_queued(watch, &queued, answers, resolved).await {
                 Ok(()) => {}
                 Err(ResolveError::Store(error)) if error.is_unavailable() => {
                     return Err(error.into());
                 }
                 Err(error) => {
                     answers &= !matches!(error, ResolveError::Queue(_));
-                    note(first_error, at.0, error);
+                    note(first_error, queued.template, error);
                 }
             }
         }
@@ -199,11 +204,11 @@ impl Resolver {
         now: DateTime<Utc>,
     ) -> Result<(), ResolveError> {
         let Some(mut flight) = self.flight(template, now).await? else { return Ok(()) };
-        let queued = std::mem::take(&mut flight.queued);
-        let epoch = flight.epoch;
+        let flights = std::mem::take(&mut flight.queued);
+        let queued = QueuedFlights { template, epoch: flight.epoch, flights };
         let mut resolved = Resolved::default();
         let failed = self.resolve_all(flight, now, &mut resolved).await?;
-        self.end_queued((template, epoch), &queued, &mut resolved).await?;
+        self.end_queued(&queued, &mut resolved).await?;
         failed.map_or(Ok(()), Err)
     }
 

@@ -97,7 +97,8 @@ impl Protocol {
     /// Returns the facts to open a gate with, given what was read from MySQL.
     fn facts(
         &self,
-        (version, state): (u8, coupon::TemplateState),
+        version: u8,
+        state: coupon::TemplateState,
         stock: i16,
         movement: u8,
     ) -> OpenFacts {
@@ -129,7 +130,7 @@ impl Model for Protocol {
         let truth = Truth::new(total);
         let mut gate = BoundGate::absent(0);
         gate.begin(truth.epoch);
-        let facts = self.facts((truth.version, truth.state), truth.stock, truth.movement);
+        let facts = self.facts(truth.version, truth.state, truth.stock, truth.movement);
         gate.open(self.rules(), truth.epoch, facts);
         State {
             truth,

@@ -150,8 +150,9 @@ impl Protocol {
 
     fn open(&self, state: &mut State, rebuilder: &Rebuilder) -> bool {
         let Rebuilder { epoch, template, stock, movement, .. } = *rebuilder;
-        let template = template.unwrap_or((state.truth.version, state.truth.state));
-        let facts = self.facts(template, stock, movement);
+        let (version, template_state) =
+            template.unwrap_or((state.truth.version, state.truth.state));
+        let facts = self.facts(version, template_state, stock, movement);
         if self.bounds.has(Bug::RebuildWithoutBegin) && state.gate.begin(epoch) {
             self.load(state, rebuilder);
         }

@@ -71,7 +71,7 @@ pub async fn page(
             Ok(found.into_iter().map(at).collect())
         }
         Along::Template(template, user) => {
-            of_template(connection, merchant, (template, user), behind, limit).await
+            of_template(connection, merchant, template, user, behind, limit).await
         }
     }
 }
@@ -108,7 +108,8 @@ async fn of_order(
 async fn of_template(
     connection: &mut MySqlConnection,
     merchant: MerchantId,
-    (template, user): (TemplateId, Option<UserId>),
+    template: TemplateId,
+    user: Option<UserId>,
     behind: Option<Position>,
     limit: u32,
 ) -> Result<Vec<Found>, StoreError> {

@@ -114,23 +114,24 @@ pub async fn confirm(
     let (valid_from, valid_until) = template.validity.of_claim(payment.now);
     // By a clock that is read after the locks: the wait for them may have been longer than the rest of the hold.
     let server_now = settings::server_time(transaction).await?;
-    if let Some(refusal) = refused(&locked, valid_until, (payment.now, server_now)) {
+    if let Some(refusal) = refused(&locked, valid_until, payment.now, server_now) {
         return Ok(refusal);
     }
     if !record(transaction, payment).await? {
         return Ok(Confirmation::ReferenceTaken);
     }
-    let validity = (valid_from, valid_until);
-    make_usable(transaction, payment.coupons, payment.now, validity).await?;
-    let coupons = locked.into_iter().map(|coupon| usable(coupon, payment.now, validity));
-    Ok(Confirmation::Confirmed(coupons.collect()))
+    let now = payment.now;
+    make_usable(transaction, payment.coupons, now, valid_from, valid_until).await?;
+    let usable = |coupon| usable(coupon, now, valid_from, valid_until);
+    Ok(Confirmation::Confirmed(locked.into_iter().map(usable).collect()))
 }
 
 /// A held coupon as it is once it is confirmed.
 pub(super) fn usable(
     coupon: UserCoupon,
     now: DateTime<Utc>,
-    (valid_from, valid_until): (DateTime<Utc>, DateTime<Utc>),
+    valid_from: DateTime<Utc>,
+    valid_until: DateTime<Utc>,
 ) -> UserCoupon {
     UserCoupon {
         status: CouponStatus::Unused,
@@ -146,7 +147,8 @@ pub(super) fn usable(
 fn refused(
     locked: &[UserCoupon],
     valid_until: DateTime<Utc>,
-    (now, server_now): (DateTime<Utc>, DateTime<Utc>),
+    now: DateTime<Utc>,
+    server_now: DateTime<Utc>,
 ) -> Option<Confirmation> {
     let mut unsure = None;
     for coupon in locked {
@@ -238,7 +240,8 @@ pub(super) async fn make_usable(
     transaction: &mut MySqlConnection,
     coupons: &[CouponId],
     now: DateTime<Utc>,
-    (valid_from, valid_until): (DateTime<Utc>, DateTime<Utc>),
+    valid_from: DateTime<Utc>,
+    valid_until: DateTime<Utc>,
 ) -> Result<u64, StoreError> {
     if coupons.is_empty() {
         return Ok(0);

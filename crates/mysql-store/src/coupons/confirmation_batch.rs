@@ -89,17 +89,18 @@ async fn confirm_held(
         let Some(coupons) = payment.coupons.iter().map(fits).collect::<Option<Vec<_>>>() else {
             continue;
         };
-        let usable = |one| usable(one, now, (valid_from, valid_until));
+        let usable = |one| usable(one, now, valid_from, valid_until);
         confirmed.push((*at, coupons.into_iter().map(usable).collect()));
         plain.push(payment);
     }
     if !record_all(transaction, &plain).await? {
         return Ok(None);
     }
-    for (template, validity) in validity {
+    for (template, (valid_from, valid_until)) in validity {
         let of_it = plain.iter().filter(|payment| payment.template == template);
         let ids: Vec<CouponId> = of_it.flat_map(|payment| payment.coupons).copied().collect();
-        if make_usable(transaction, &ids, now, validity).await? != ids.len() as u64 {
+        let held = make_usable(transaction, &ids, now, valid_from, valid_until).await?;
+        if held != ids.len() as u64 {
             return Ok(None);
         }
     }

@@ -124,8 +124,10 @@ pub async fn add_all(transaction: &mut MySqlConnection, all: &[New<'_>]) -> Resu
 pub async fn roll_back(
     transaction: &mut MySqlConnection,
     id: RedemptionId,
-    (coupon, order_ref): (CouponId, &str),
-    (actor, reason): (&str, Option<&str>),
+    coupon: CouponId,
+    order_ref: &str,
+    actor: &str,
+    reason: Option<&str>,
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     sqlx::query(

@@ -101,7 +101,7 @@ impl Return<'_> {
             ReturnedStock::Resell => (0, count),
             ReturnedStock::Retire => (-count, 0),
         };
-        let recorded = next_movement(transaction, self.template, (delta, delta_stock)).await?;
+        let recorded = next_movement(transaction, self.template, delta, delta_stock).await?;
         let returned = self.per_user(&locked);
         if self.cause == Cause::Lapse {
             count_lapses(transaction, self.template, &returned, recorded.seq).await?;
@@ -209,8 +209,10 @@ impl Return<'_> {
 /// A statement fails. Roll back then.
 pub async fn lift(
     transaction: &mut MySqlConnection,
-    (template, user): (TemplateId, UserId),
-    (reason, actor): (&str, &str),
+    template: TemplateId,
+    user: UserId,
+    reason: &str,
+    actor: &str,
     now: DateTime<Utc>,
 ) -> Result<Option<i64>, StoreError> {
     let held: Option<i64> =
@@ -222,7 +224,7 @@ pub async fn lift(
     if held.is_none() {
         return Ok(None);
     }
-    let recorded = next_movement(transaction, template, (0, 0)).await?;
+    let recorded = next_movement(transaction, template, 0, 0).await?;
     sqlx::query("update user_lapse set count = 0, seq = ? where template_id = ? and user_id = ?")
         .bind(recorded.seq)
         .bind(template.0)
@@ -294,7 +296,8 @@ pub async fn lapses_after(
 async fn next_movement(
     transaction: &mut MySqlConnection,
     template: TemplateId,
-    (delta, delta_stock): (i64, i64),
+    delta: i64,
+    delta_stock: i64,
 ) -> Result<Recorded, StoreError> {
     let sql = format!(
         "update template_stock set total = total + {delta}, stock = stock + {delta_stock} \

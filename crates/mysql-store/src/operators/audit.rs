@@ -202,7 +202,7 @@ pub async fn page(
     let (scanned, Some(lowest)) = passed else {
         return Ok(Page { lines: Vec::new(), down_to: None });
     };
-    let lines = lines(connection, filter, (lowest, below), limit).await?;
+    let lines = lines(connection, filter, lowest, below, limit).await?;
     let is_cut = lines.len() >= limit as usize;
     let down_to = match lines.last() {
         Some(line) if is_cut => Some(line.position(|line| line.entry.id)),
@@ -214,7 +214,8 @@ pub async fn page(
 async fn lines(
     connection: &mut MySqlConnection,
     filter: &Filter<'_>,
-    (lowest, below): (i64, i64),
+    lowest: i64,
+    below: i64,
     limit: u32,
 ) -> Result<Vec<Listed<Named, AuditId>>, StoreError> {
     let (is_any, key) = match filter.by {

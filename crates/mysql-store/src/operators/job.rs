@@ -293,7 +293,8 @@ pub async fn put_end_off(
     connection: &mut MySqlConnection,
     id: JobId,
     owner: &str,
-    (waits_for, pause): (&str, Duration),
+    waits_for: &str,
+    pause: Duration,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "update job set owner = null, owned_until = null, waits_for = ?, \

@@ -102,11 +102,7 @@ pub(crate) struct New<'a> {
 
 impl<'a> New<'a> {
     /// A change of the total.
-    pub(crate) fn total(
-        recorded: Recorded,
-        delta: i64,
-        (reason, actor): (&'a str, &'a str),
-    ) -> Self {
+    pub(crate) fn total(recorded: Recorded, delta: i64, reason: &'a str, actor: &'a str) -> Self {
         let kind = Kind::Total;
         let delta_stock = None;
         let returned = &[][..];
@@ -185,7 +181,8 @@ pub async fn last_movement(
 pub async fn moved_between(
     connection: &mut MySqlConnection,
     template: TemplateId,
-    (after, last): (i64, i64),
+    after: i64,
+    last: i64,
 ) -> Result<Option<i64>, StoreError> {
     if last <= after {
         return Ok(Some(0));

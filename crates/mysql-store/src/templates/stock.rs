@@ -97,7 +97,7 @@ pub(crate) async fn create(
     .await
     .map_err(StoreError::query("create the stock row"))?;
     let first = Recorded { seq: 1, total, stock: total };
-    let created = movement::New::total(first, total, ("created", actor));
+    let created = movement::New::total(first, total, "created", actor);
     movement::insert(connection, template.id, &created, now).await
 }
 
@@ -250,7 +250,7 @@ async fn try_move(
     let recorded = Recorded { seq: stock.movement + 1, total: stock.total, stock: stock.stock };
     let what = movement::New {
         request_id: Some(new.request_id),
-        ..movement::New::total(recorded, new.delta, (new.reason, new.actor))
+        ..movement::New::total(recorded, new.delta, new.reason, new.actor)
     };
     movement::insert(transaction, template, &what, now).await?;
     Ok(Moved::Recorded(recorded))

@@ -27,7 +27,7 @@ pub async fn insert_bulk_of(
     now: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     let valid_until = now + TimeDelta::days(1);
-    insert(connection, (template, first_id), CouponStatus::Unused, (now, valid_until)).await
+    insert(connection, template, first_id, CouponStatus::Unused, now, valid_until).await
 }
 
 /// Like [`insert_bulk_of`], with coupons that are held from a minute before `held_until` on, each of a claim of its
@@ -38,8 +38,8 @@ pub async fn hold_bulk(
     first_id: i64,
     held_until: DateTime<Utc>,
 ) -> Result<(), StoreError> {
-    let times = (held_until - TimeDelta::minutes(1), held_until);
-    insert(connection, (template, first_id), CouponStatus::Held, times).await?;
+    let held_from = held_until - TimeDelta::minutes(1);
+    insert(connection, template, first_id, CouponStatus::Held, held_from, held_until).await?;
     sqlx::query(
         "insert into claim (template_id, user_id, request_id, id, quantity, state, payload_hash, \
          valid_from, valid_until, created_at, held_until) \
@@ -65,9 +65,11 @@ pub async fn hold_bulk(
 
 async fn insert(
     connection: &mut MySqlConnection,
-    (template, first_id): (TemplateId, i64),
+    template: TemplateId,
+    first_id: i64,
     status: CouponStatus,
-    (claimed_at, valid_until): (DateTime<Utc>, DateTime<Utc>),
+    claimed_at: DateTime<Utc>,
+    valid_until: DateTime<Utc>,
 ) -> Result<(), StoreError> {
     // One byte per row, because MySQL lacks this hash.
     let users = (first_id..first_id + BULK_ROWS).map(UserId);

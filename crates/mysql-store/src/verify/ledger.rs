@@ -63,7 +63,8 @@ pub async fn returned_coupons_from(
 /// Returns users' lapses from (`template`, `user`) on, at most `limit`, by primary key.
 pub async fn lapses_from(
     connection: &mut MySqlConnection,
-    (template, user): (i64, i64),
+    template: i64,
+    user: i64,
     limit: u32,
 ) -> Result<Page<LapseRow, (i64, i64)>, StoreError> {
     let rows = sqlx::query(

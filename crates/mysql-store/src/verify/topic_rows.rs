@@ -99,7 +99,8 @@ pub(super) fn template_name(id: &i64) -> String {
 /// Returns movements from (`template`, `seq`) on, at most `limit`, by primary key.
 pub async fn movements_from(
     connection: &mut MySqlConnection,
-    (template, seq): (i64, i64),
+    template: i64,
+    seq: i64,
     limit: u32,
 ) -> Result<Page<MovementRow, (i64, i64)>, StoreError> {
     let rows = sqlx::query(

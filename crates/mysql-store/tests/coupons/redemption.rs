@@ -72,8 +72,9 @@ async fn a_redemption_stands_until_its_one_rollback_and_sums_are_of_what_stands(
 
     for reason in ["the first", "the second"] {
         let id = RedemptionId(next_id());
-        let by = ("platform", Some(reason));
-        redemption::roll_back(&mut store.connection, id, (first.id, "o"), by, now()).await.unwrap();
+        let why = Some(reason);
+        let connection = &mut store.connection;
+        redemption::roll_back(connection, id, first.id, "o", "platform", why, now()).await.unwrap();
     }
     let rollbacks = "select count(*) from redemption where kind = 2";
     assert_eq!(number(&mut store.connection, rollbacks).await, 1);

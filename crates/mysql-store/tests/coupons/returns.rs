@@ -80,7 +80,7 @@ async fn a_payment_that_waited_for_a_lock_until_the_hold_was_over_is_refused() {
     let paid = tokio::spawn({
         let url = store.url.clone();
         let one = one.clone();
-        async move { try_confirm(&url, "pay-1", &one, (&ids(&one), server_now)).await }
+        async move { try_confirm(&url, "pay-1", &one, &ids(&one), server_now).await }
     });
     // The lock is held until MySQL's clock is past the end.
     let is_over = format!("select utc_timestamp(3) >= {}", sql_time(ends_at));
@@ -102,14 +102,15 @@ pub(crate) async fn confirm_some(
     of: &Landing,
     coupons: &[CouponId],
 ) -> Confirmation {
-    try_confirm(&store.url, payment_ref, of, (coupons, now())).await
+    try_confirm(&store.url, payment_ref, of, coupons, now()).await
 }
 
 async fn try_confirm(
     url: &str,
     payment_ref: &str,
     of: &Landing,
-    (coupons, now): (&[CouponId], DateTime<Utc>),
+    coupons: &[CouponId],
+    now: DateTime<Utc>,
 ) -> Confirmation {
     let payment = Payment {
         actor: "platform",
@@ -316,7 +317,7 @@ async fn a_lift_is_a_movement_and_lapses_count_from_zero_again() {
     assert_eq!(given_back.returned.len(), 2);
     let pool = connect::pool(&store.url, 1).await.unwrap();
     let mut transaction = connect::begin(&pool).await.unwrap();
-    let lifted = returns::lift(&mut transaction, (TEMPLATE, USER), ("r", "test"), now()).await;
+    let lifted = returns::lift(&mut transaction, TEMPLATE, USER, "r", "test", now()).await;
     connect::commit(transaction).await.unwrap();
     assert_eq!(lifted.unwrap(), Some(3));
     let lapses = async |connection: &mut _, user| {

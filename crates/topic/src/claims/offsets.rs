@@ -82,7 +82,7 @@ impl QueueOffsets {
             let committed = inner.committed(client, partition)?;
             // Read second: messages appended in between only raise the end.
             let (start, end) = inner.span(client, partition)?;
-            Ok(QueueReach { committed: ended(committed, (start, end)), end })
+            Ok(QueueReach { committed: ended(committed, start, end), end })
         })
         .await
     }
@@ -125,7 +125,7 @@ impl QueueOffsets {
 }
 
 /// Returns the offset before which everything has ended in a partition that holds the messages from `start` to `end`.
-fn ended(committed: Option<i64>, (start, end): (i64, i64)) -> i64 {
+fn ended(committed: Option<i64>, start: i64, end: i64) -> i64 {
     match committed {
         Some(offset) if offset <= end => offset.max(start),
         // An offset beyond the end belongs to messages that the partition has lost, for example when the topic was
@@ -182,12 +182,12 @@ mod tests {
 
     #[test]
     fn a_partition_that_lost_messages_waits_for_none_of_them_and_passes_over_no_other() {
-        assert_eq!(ended(None, (0, 0)), 0);
-        assert_eq!(ended(None, (0, 9)), 0, "nothing is committed yet");
-        assert_eq!(ended(Some(5), (0, 9)), 5);
-        assert_eq!(ended(Some(9), (0, 9)), 9);
-        assert_eq!(ended(Some(5), (9, 9)), 9, "all are gone");
-        assert_eq!(ended(Some(5), (7, 9)), 7);
-        assert_eq!(ended(Some(500), (0, 9)), 0, "the topic was made anew");
+        assert_eq!(ended(None, 0, 0), 0);
+        assert_eq!(ended(None, 0, 9), 0, "nothing is committed yet");
+        assert_eq!(ended(Some(5), 0, 9), 5);
+        assert_eq!(ended(Some(9), 0, 9), 9);
+        assert_eq!(ended(Some(5), 9, 9), 9, "all are gone");
+        assert_eq!(ended(Some(5), 7, 9), 7);
+        assert_eq!(ended(Some(500), 0, 9), 0, "the topic was made anew");
     }
 }

@@ -79,8 +79,8 @@ impl LaneReader<QueuedClaim> {
         names: &TopicNames,
         options: ConsumerOptions,
     ) -> Result<Self, TopicError> {
-        let of = (names.claim_lander_group(), names.claims());
-        Self::join_for(brokers, of, decode_claim, options).await
+        let group = names.claim_lander_group();
+        Self::join_for(brokers, &group, names.claims(), decode_claim, options).await
     }
 }
 
@@ -95,21 +95,22 @@ impl LaneReader<PaymentMessage> {
         names: &TopicNames,
         options: ConsumerOptions,
     ) -> Result<Self, TopicError> {
-        let of = (names.payments_group(), names.payments());
-        Self::join_for(brokers, of, decode_payment, options).await
+        let group = names.payments_group();
+        Self::join_for(brokers, &group, names.payments(), decode_payment, options).await
     }
 }
 
 impl<T> LaneReader<T> {
     async fn join_for(
         brokers: &str,
-        (group, topic): (String, String),
+        group: &str,
+        topic: String,
         decode: fn(&[u8]) -> Result<T, DecodeError>,
         options: ConsumerOptions,
     ) -> Result<Self, TopicError> {
         let topics = [topic.clone()];
         let options = ConsumerOptions { fetch_ahead: FETCH_AHEAD, ..options };
-        let consumer = Consumer::join(brokers, &group, &topics, options).await?;
+        let consumer = Consumer::join(brokers, group, &topics, options).await?;
         Ok(Self { consumer, topic, decode, prefetch: Mutex::default(), freed: Notify::new() })
     }
 

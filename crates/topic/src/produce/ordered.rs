@@ -249,7 +249,8 @@ impl Inner {
     fn acknowledge(
         &mut self,
         number: u64,
-        (topic, partition): (&str, i32),
+        topic: &str,
+        partition: i32,
         at: MessagePosition,
     ) -> bool {
         // Of a message that was sent again, the broker may know only that it has it.
@@ -309,7 +310,7 @@ impl ProducerContext for Acks {
             Ok(message) => {
                 let time_ms = message.timestamp().to_millis().unwrap_or_default();
                 let at = MessagePosition { offset: message.offset(), time_ms };
-                inner.acknowledge(*number, (message.topic(), message.partition()), at)
+                inner.acknowledge(*number, message.topic(), message.partition(), at)
             }
             Err((error, message)) => {
                 let topic = message.topic().to_owned();
@@ -339,12 +340,12 @@ mod tests {
         let mut inner = Inner::default();
         let earlier = BTreeMap::from([(0, at(41)), (1, at(3))]);
         inner.positions = Acknowledged::from([(TOPIC.to_owned(), earlier)]);
-        assert!(inner.acknowledge(0, (TOPIC, 0), at(42)));
-        assert!(inner.acknowledge(1, (TOPIC, 2), at(0)), "a partition without any is no proof");
+        assert!(inner.acknowledge(0, TOPIC, 0, at(42)));
+        assert!(inner.acknowledge(1, TOPIC, 2, at(0)), "a partition without any is no proof");
         // The broker has it, and does not say where.
-        assert!(inner.acknowledge(2, (TOPIC, 0), at(-1_001)));
+        assert!(inner.acknowledge(2, TOPIC, 0, at(-1_001)));
         assert!(inner.refused.is_none() && inner.watermark.low() == 3);
-        assert!(inner.acknowledge(3, (TOPIC, 1), at(0)));
+        assert!(inner.acknowledge(3, TOPIC, 1, at(0)));
         let error = inner.refused.as_ref().map(Refused::error);
         let rewound =
             matches!(error, Some(TopicError::Rewound { partition: 1, offset: 0, before: 3, .. }));

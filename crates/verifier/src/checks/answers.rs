@@ -40,9 +40,9 @@ pub(crate) async fn are_true(
     }
     // Operators request grants; no user's history contains them.
     for (template, claim) in landed.all().filter(|(_, claim)| !claim.request_id.is_grant()) {
-        let key = (template, claim.user, claim.request_id.as_str());
-        findings.expect(by_key.contains_key(&key), || {
-            format!("nobody asked for claim {} of user {}, key {}", claim.id, claim.user, key.2)
+        let key = claim.request_id.as_str();
+        findings.expect(by_key.contains_key(&(template, claim.user, key)), || {
+            format!("nobody asked for claim {} of user {}, key {key}", claim.id, claim.user)
         });
     }
     Ok(findings.over(format!("{}, {}", count(promised, "answer"), count(landed.count(), "claim"))))

@@ -195,8 +195,8 @@ impl LedgerPass {
     ) -> Result<(), VerifyError> {
         let mut from = Some((i64::MIN, i64::MIN));
         let mut total = Total::default();
-        while let Some(key) = from {
-            let page = movements_from(connection, key, MOVEMENTS_PER_READ).await?;
+        while let Some((template, seq)) = from {
+            let page = movements_from(connection, template, seq, MOVEMENTS_PER_READ).await?;
             from = page.next;
             for movement in &page.rows {
                 if self.part.is_first() {
@@ -271,8 +271,8 @@ impl LedgerPass {
     ) -> Result<(), VerifyError> {
         let part = self.part;
         let mut from = Some((i64::MIN, i64::MIN));
-        while let Some(key) = from {
-            let page = verify::lapses_from(connection, key, ROWS_PER_READ).await?;
+        while let Some((template, user)) = from {
+            let page = verify::lapses_from(connection, template, user, ROWS_PER_READ).await?;
             from = page.next;
             for row in page.rows.iter().filter(|row| part.has(row.user.0)) {
                 let truth = self.lapses.remove(&(row.template.0, row.user.0));

@@ -307,7 +307,7 @@ mod full {
     async fn a_movement_in_the_topic_that_is_not_mysqls_breaks_i10() {
         let stage = Stage::new("movements published").await;
         let topic = stage.sources.topics.stock_movement();
-        let page = movements_from(&mut stage.mysql().await, (0, 0), 1).await.unwrap();
+        let page = movements_from(&mut stage.mysql().await, 0, 0, 1).await.unwrap();
         let right = movement_event(&page.rows[0]);
         let larger = changed(&right, |row| StockMovementRow { delta: row.delta + 1, ..row });
         let unknown = changed(&right, |row| StockMovementRow { seq: row.seq + 1, ..row });

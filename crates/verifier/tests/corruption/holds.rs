@@ -363,7 +363,7 @@ async fn hold(stage: &Stage) {
     give_back(stage, Cause::User, &[2013, 2113], now + TimeDelta::milliseconds(1)).await;
     give_back(stage, Cause::Shop, &[2014], now + TimeDelta::milliseconds(2)).await;
     let mut transaction = begin(stage).await;
-    let lifted = returns::lift(&mut transaction, (HOLDS, UserId(12)), ("sorry", "test"), now).await;
+    let lifted = returns::lift(&mut transaction, HOLDS, UserId(12), "sorry", "test", now).await;
     assert_eq!(lifted.unwrap(), Some(5));
     connect::commit(transaction).await.unwrap();
 }

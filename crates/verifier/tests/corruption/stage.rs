@@ -343,7 +343,7 @@ impl Stage {
         let template = serde_json::to_vec(&self.template_event().await).unwrap();
         self.produce(&topics.template(), None, "7", &template).await;
         let movement =
-            verify::topic_rows::movements_from(&mut self.mysql().await, (0, 0), 1).await.unwrap();
+            verify::topic_rows::movements_from(&mut self.mysql().await, 0, 0, 1).await.unwrap();
         let movement = serde_json::to_vec(&movement_event(&movement.rows[0])).unwrap();
         self.produce(&topics.stock_movement(), None, "7", &movement).await;
         let mut sent = 0;

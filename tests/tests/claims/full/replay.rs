@@ -45,8 +45,7 @@ impl Promise {
             assert_eq!((again.status, again.replayed), (201, true), "{when}: {again:?}");
             assert_eq!(again.body, self.first.body, "{when}");
             assert_eq!(again.location, self.first.location, "{when}");
-            assert_refused(&shopper, self.template, (KEY, 2), (422, "IDEMPOTENCY_KEY_REUSED"))
-                .await;
+            assert_refused(&shopper, self.template, KEY, 2, 422, "IDEMPOTENCY_KEY_REUSED").await;
         }
     }
 }
@@ -59,12 +58,14 @@ fn shopper(api: &Api, user: UserId) -> Shopper {
 async fn assert_refused(
     shopper: &Shopper,
     template: TemplateId,
-    (key, quantity): (&str, u32),
-    refusal: (u16, &str),
+    key: &str,
+    quantity: u32,
+    status: u16,
+    code: &str,
 ) {
     let answer = shopper.claim(template, Some(key), quantity).await.unwrap();
-    let code = answer.code().unwrap_or_default();
-    assert_eq!((answer.status, code.as_str()), refusal, "{answer:?}");
+    let said = answer.code().unwrap_or_default();
+    assert_eq!((answer.status, said.as_str()), (status, code), "{answer:?}");
 }
 
 /// Waits until a template's gate is open.
@@ -134,7 +135,7 @@ async fn a_claim_is_answered_byte_by_byte_the_same_after_restarts_a_lost_gate_an
     assert_kept(&world, "years later").await;
     for (promise, code) in promises.iter().zip(["ENDED", "CLOSED"]) {
         let shopper = shopper(world.api(), promise.user);
-        assert_refused(&shopper, promise.template, ("a-new-key", 1), (409, code)).await;
+        assert_refused(&shopper, promise.template, "a-new-key", 1, 409, code).await;
         let place = promise.first.location.as_deref().unwrap();
         let found = shopper.send(shopper.request(Method::GET, place)).await.unwrap();
         assert_eq!(found.status, 200, "{found:?}");

@@ -19,7 +19,7 @@ async fn an_api_whose_clock_is_ahead_is_unsure_of_a_hold_and_a_right_one_confirm
     clock.give(api);
     api.restart().await.unwrap();
     let template = world.template(9, |new| new.held_for(LONG)).await;
-    let (anna, claim) = claimed(&world, template, (1, "a"), 1).await;
+    let (anna, claim) = claimed(&world, template, 1, "a", 1).await;
     clock.set(AHEAD).unwrap();
     let skew = async || world.platform.apis[0].metric("api_clock_skew_seconds").await;
     until(skew, |skew| skew.is_some_and(|skew| skew > 1_000.0)).await;

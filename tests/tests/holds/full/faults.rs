@@ -30,7 +30,7 @@ async fn an_api_that_dies_or_stops_before_it_commits_a_payment_or_a_return_leave
     for action in ["kill", "stop"] {
         for is_paid in [true, false] {
             user += 1;
-            let (_, claim) = claimed(&world, template, (user, "a"), 1).await;
+            let (_, claim) = claimed(&world, template, user, "a", 1).await;
             arm(&mut world.platform.apis[1], &format!("api.before_commit={action}")).await;
             let payment = format!("pay-{user}");
             let lost = world.apis[1].clone();
@@ -103,7 +103,7 @@ async fn a_gate_that_is_lost_while_holds_lapse_sells_each_unit_that_came_back_on
     // The last ones pay.
     let mut paid = 0;
     for user in 1..=STOCK {
-        let (_, claim) = claimed(&world, template, (user, "a"), 1).await;
+        let (_, claim) = claimed(&world, template, user, "a", 1).await;
         let answer = world.api().confirm(claim.id, &format!("pay-{user}"), None).await.unwrap();
         paid += i64::from(answer.status == 200);
     }

@@ -31,7 +31,7 @@ fn wave(template: TemplateId, first: i64, users: i64) -> Vec<Wish> {
 }
 
 /// Lets `users` users claim, and asserts that MySQL then has `all` coupons of the template.
-async fn sold(world: &World, template: TemplateId, (first, users): (i64, i64), all: i64) {
+async fn sold(world: &World, template: TemplateId, first: i64, users: i64, all: i64) {
     let run = world.crowd().run(wave(template, first, users)).await.unwrap();
     assert_eq!(run.given_up, 0);
     assert_eq!(world.count(template).await.all(), all);
@@ -44,9 +44,9 @@ async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_w
     let (mut servers, world) = private_world("hold-rewound").await;
     let back = world.template(STOCK, |new| new.held_for(HOLD)).await;
     let held = world.template(STOCK, |new| new.held_for(LONG)).await;
-    sold(&world, back, (1, STOCK), STOCK).await;
+    sold(&world, back, 1, STOCK, STOCK).await;
     let copy = copy_of_gate_file(&mut servers).await;
-    sold(&world, held, (1, STOCK), STOCK).await;
+    sold(&world, held, 1, STOCK, STOCK).await;
     world.until(back, |counts| counts.lapsed == STOCK).await;
     assert_eq!(
         (stock(&world, back).await, stock(&world, held).await),
@@ -57,8 +57,8 @@ async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_w
     servers.gate.start().await.unwrap();
 
     let more = STOCK + STOCK / 2;
-    sold(&world, held, (APART, more), STOCK).await;
-    sold(&world, back, (APART, more), 2 * STOCK).await;
+    sold(&world, held, APART, more, STOCK).await;
+    sold(&world, back, APART, more, 2 * STOCK).await;
     // A user whose hold lapsed gets the old claim again under the old key.
     let again = world.api().shopper(UserId(1)).unwrap().claim(back, Some("a"), 1).await.unwrap();
     assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
@@ -110,7 +110,7 @@ async fn rebuilt_while_holds_lapse(name: &str, holds: i64) {
     assert_eq!(all.await.unwrap().users, holds.unsigned_abs(), "everybody who had one is known");
     assert_eq!(stock(&world, template).await, (holds, holds));
     // A user whose coupon came back may have another one, once.
-    let (shopper, _) = claimed(&world, template, (FIRST, "b"), 1).await;
+    let (shopper, _) = claimed(&world, template, FIRST, "b", 1).await;
     let second = shopper.claim(template, Some("c"), 1).await.unwrap();
     assert_eq!(second.code().as_deref(), Some("LIMIT_REACHED"));
     world.assert_sound(None).await;
@@ -129,18 +129,18 @@ async fn while_the_topic_is_down_holds_are_paid_for_given_up_and_lapse_and_their
     let api = world.api();
     let kept = world.template(2, |new| new.held_for(LONG)).await;
     let back = world.template(STOCK, |new| new.held_for(HOLD)).await;
-    let (_, paid) = claimed(&world, kept, (1, "a"), 1).await;
-    let (user, given_up) = claimed(&world, kept, (2, "a"), 1).await;
-    sold(&world, back, (1, STOCK), STOCK).await;
+    let (_, paid) = claimed(&world, kept, 1, "a", 1).await;
+    let (user, given_up) = claimed(&world, kept, 2, "a", 1).await;
+    sold(&world, back, 1, STOCK, STOCK).await;
     broker.server.kill().unwrap();
 
     assert_eq!(api.confirm(paid.id, "pay-1", None).await.unwrap().status, 200);
     assert_eq!(user.cancel(given_up.id, None).await.unwrap().status, 200);
-    claimed(&world, kept, (3, "a"), 1).await;
+    claimed(&world, kept, 3, "a", 1).await;
     world.until(back, |counts| counts.lapsed == STOCK).await;
     let offered = async || world.sources.gate.meta(back).await.ok().flatten();
     until(offered, |meta| meta.as_ref().is_some_and(|meta| meta.stock == STOCK)).await;
-    sold(&world, back, (APART, STOCK + 10), 2 * STOCK).await;
+    sold(&world, back, APART, STOCK + 10, 2 * STOCK).await;
     let counts = world.count(kept).await;
     assert_eq!((counts.unused, counts.held, counts.cancelled), (1, 1, 1));
 

@@ -43,9 +43,9 @@ async fn every_hold_that_is_over_is_listed_as_lapsed_before_and_after_its_flip()
     let long = template(LONG).await;
     // No worker flips.
     world.platform.expiry_worker.kill().unwrap();
-    let (anna, first) = claimed(&world, brief, (1, "first"), 3).await;
-    let (_, second) = claimed(&world, brief, (1, "second"), 2).await;
-    let (_, kept) = claimed(&world, long, (1, "kept"), 5).await;
+    let (anna, first) = claimed(&world, brief, 1, "first", 3).await;
+    let (_, second) = claimed(&world, brief, 1, "second", 2).await;
+    let (_, kept) = claimed(&world, long, 1, "kept", 5).await;
     all_over(&world, brief, 5).await;
     assert_eq!(world.count(brief).await.lapsed, 0, "no row says so");
     // The latest end first, and of one claim the highest id.

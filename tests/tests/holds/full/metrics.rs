@@ -27,18 +27,18 @@ async fn payments_cancellations_and_lapses_are_counted_by_what_became_of_them() 
     let long = world.template(9, |new| new.held_for(LONG)).await;
     let two = |new: NewTemplate| NewTemplate { per_user_limit: 2, ..new.held_for(SHORT) };
     let short = world.template(9, two).await;
-    let (_, paid) = claimed(&world, long, (1, "a"), 1).await;
+    let (_, paid) = claimed(&world, long, 1, "a", 1).await;
     for payment_ref in ["pay-1", "pay-1", "pay-2"] {
         api.confirm(paid.id, payment_ref, None).await.unwrap();
     }
-    let (user, given_up) = claimed(&world, long, (2, "a"), 1).await;
+    let (user, given_up) = claimed(&world, long, 2, "a", 1).await;
     for _ in 0..2 {
         assert_eq!(user.cancel(given_up.id, None).await.unwrap().status, 200);
     }
     // The payment comes after the cancellation.
     assert_eq!(api.confirm(given_up.id, "pay-3", None).await.unwrap().status, 409);
-    let (_, late) = claimed(&world, short, (3, "a"), 1).await;
-    claimed(&world, short, (4, "a"), 1).await;
+    let (_, late) = claimed(&world, short, 3, "a", 1).await;
+    claimed(&world, short, 4, "a", 1).await;
     all_over(&world, short, 2).await;
     assert_eq!(api.confirm(late.id, "pay-4", None).await.unwrap().status, 409);
     assert_eq!(api.cancel(late.id, "late", None).await.unwrap().status, 409);
@@ -60,11 +60,11 @@ async fn payments_cancellations_and_lapses_are_counted_by_what_became_of_them() 
     assert_eq!(until(lapsed, |lapsed| *lapsed == Some(2.0)).await, Some(2.0));
 
     // The next coupon stays unpaid; all others have ended or are paid for.
-    claimed(&world, long, (6, "a"), 1).await;
+    claimed(&world, long, 6, "a", 1).await;
     let held = async || world.platform.expiry_worker.metric("expiry_worker_held").await;
     assert_eq!(until(held, |held| *held == Some(1.0)).await, Some(1.0));
 
-    let (_, by_message) = claimed(&world, long, (5, "a"), 1).await;
+    let (_, by_message) = claimed(&world, long, 5, "a", 1).await;
     let brokers = &world.sources.brokers;
     let producer = Producer::connect(brokers, ProducerOptions::default()).await.unwrap();
     let topic = world.sources.topics.payments();

@@ -22,7 +22,7 @@ async fn a_queued_claim_that_waits_is_neither_paid_for_nor_cancelled_and_then_bo
     let anna = world.api().shopper(UserId(1)).unwrap();
     let claim = async || anna.claim(template, Some(KEY), 2).await.unwrap();
     let answer = until(claim, |answer| answer.status == 202).await;
-    let accepted = Accepted::read(&answer, (template, UserId(1)), Some(KEY), 2).unwrap();
+    let accepted = Accepted::read(&answer, template, UserId(1), Some(KEY), 2).unwrap();
     let id = accepted.id;
     // The claim was looked up under another template, which left a fence there.
     let other = world.template(9, |new| new).await;

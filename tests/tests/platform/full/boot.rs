@@ -27,7 +27,8 @@ async fn ends_saying(
     endpoints: Endpoints,
     options: PlatformOptions,
     pick: Pick,
-    (variable, value): (&str, &str),
+    variable: &str,
+    value: &str,
     sentences: &[&str],
 ) {
     let mut platform = Platform::prepare(endpoints, options).unwrap();
@@ -114,13 +115,14 @@ async fn a_process_without_its_servers_or_settings_says_so_and_ends() {
         let value = value.to_owned();
         let sentence = sentence.to_owned();
         endings.spawn(async move {
-            ends_saying(endpoints, options, pick, (&variable, &value), &[&sentence]).await;
+            ends_saying(endpoints, options, pick, &variable, &value, &[&sentence]).await;
         });
     }
     endings.join_all().await;
     let options = PlatformOptions::of_test(&scope).with_env("JWT_SECRET", "");
-    let jwks = ("JWKS", "/nowhere/keys.json");
-    ends_saying(scope.endpoints.clone(), options, API, jwks, &["JWKS: /nowhere/keys.json"]).await;
+    let endpoints = scope.endpoints.clone();
+    let keys = "/nowhere/keys.json";
+    ends_saying(endpoints, options, API, "JWKS", keys, &["JWKS: /nowhere/keys.json"]).await;
 }
 
 /// The cases of the processes behind queued claims, on a database without our tables and a Redis that evicts.
@@ -162,8 +164,8 @@ async fn the_tailer_refuses_a_binlog_that_would_lose_changes_and_names_the_state
         set(wrong).await;
         let options = PlatformOptions::new(folder.join(variable));
         let way_out = format!("set global {variable} = '{right}'");
-        let nothing = ("RUST_LOG", "info");
-        ends_saying(endpoints.clone(), options, CDC_TAILER, nothing, &[&way_out]).await;
+        let endpoints = endpoints.clone();
+        ends_saying(endpoints, options, CDC_TAILER, "RUST_LOG", "info", &[&way_out]).await;
         set(right).await;
     }
     drop(servers);

@@ -14,7 +14,7 @@ async fn a_claim_that_was_lost_with_its_gate_is_called_so_by_every_api_and_its_k
     world.platform.relay.kill().unwrap();
     let [one, other] = [0, 1].map(|api| shopper(&world, api, 1));
     let answer = one.claim(template, Some(KEY), 1).await.unwrap();
-    let lost = Accepted::read(&answer, (template, UserId(1)), Some(KEY), 1).unwrap();
+    let lost = Accepted::read(&answer, template, UserId(1), Some(KEY), 1).unwrap();
     for key in ["meta", "outbox"] {
         gate_command(&world, &["DEL", &gate_key(&world, template, key)]).await;
     }

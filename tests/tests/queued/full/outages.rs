@@ -173,7 +173,7 @@ async fn mysql_away(name: &str, dead: Duration, hung: Duration) {
                 tokio::join!(one.claim(spill, Some(KEY), 1), other.claim(spill, Some(KEY), 1));
             let told = [(one, told.0.unwrap()), (other, told.1.unwrap())];
             told.map(|(anna, answer)| {
-                let accepted = Accepted::read(&answer, (spill, anna.user()), Some(KEY), 1);
+                let accepted = Accepted::read(&answer, spill, anna.user(), Some(KEY), 1);
                 lists[2].claims.extend(accepted);
                 answer.status
             })

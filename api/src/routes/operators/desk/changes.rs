@@ -107,7 +107,7 @@ pub(crate) async fn revoke(
 ) -> Result<Answer, Problem> {
     valid_reason(&request.reason)?;
     let once = once.asking(&request);
-    change(&app, operator, &once, (id, Wanted::Revoke), &request.reason).await
+    change(&app, operator, &once, id, Wanted::Revoke, &request.reason).await
 }
 
 /// `POST /v1/coupons/{id}/extend`
@@ -151,7 +151,7 @@ pub(crate) async fn extend(
     if until <= now || until > now + TimeDelta::milliseconds(limit::VALID_FOR_MS_MAX) {
         return Err(invalid("valid_until", "name a time within the next ten years"));
     }
-    change(&app, operator, &once, (id, Wanted::Extend(until)), &request.reason).await
+    change(&app, operator, &once, id, Wanted::Extend(until), &request.reason).await
 }
 
 /// `POST /v1/coupons/{id}/replace`
@@ -238,7 +238,8 @@ async fn change(
     app: &App,
     operator: Operator,
     once: &Once,
-    (id, wanted): (CouponId, Wanted),
+    id: CouponId,
+    wanted: Wanted,
     reason: &str,
 ) -> Result<Answer, Problem> {
     let work = || async {

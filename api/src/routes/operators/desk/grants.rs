@@ -184,7 +184,7 @@ async fn create_once(
         open.retain(|other| *other != id);
         return Err(too_many(&open));
     }
-    add_stock(app, operator, &mut transaction, (id, wanted), now).await?;
+    add_stock(app, operator, &mut transaction, id, wanted, now).await?;
     let job = job::get(&mut transaction, operator.merchant_id, id).await?;
     let job = job.ok_or(StoreError::Contended)?;
     let action = Action {
@@ -248,7 +248,8 @@ async fn add_stock(
     app: &App,
     operator: Operator,
     transaction: &mut MySqlConnection,
-    (id, wanted): (JobId, &GrantJob),
+    id: JobId,
+    wanted: &GrantJob,
     now: DateTime<Utc>,
 ) -> Result<(), Problem> {
     let delta = wanted.added();

@@ -148,7 +148,7 @@ pub(crate) async fn edit(
     if !stands(&app, &request, &before, &expected).await? {
         expected.check(before.version)?;
         allowed(&app, &before, &wanted)?;
-        let edited = apply(&app, operator, (&before, &wanted), follow).await?;
+        let edited = apply(&app, operator, &before, &wanted, follow).await?;
         if edited == Edited::Meanwhile {
             // Perhaps by an equal request.
             let current = owned(&app, operator, id).await?;
@@ -230,7 +230,8 @@ fn allowed(app: &App, before: &Template, wanted: &Template) -> Result<(), Proble
 async fn apply(
     app: &App,
     operator: Operator,
-    (before, wanted): (&Template, &Template),
+    before: &Template,
+    wanted: &Template,
     follow: bool,
 ) -> Result<Edited, Problem> {
     let now = app.clock.now();

@@ -105,7 +105,8 @@ pub(crate) async fn answer<L: List>(
     operator: Operator,
     template: TemplateId,
     headers: &HeaderMap,
-    (limit, cursor): (Option<u32>, Option<&String>),
+    limit: Option<u32>,
+    cursor: Option<&String>,
     list: L,
 ) -> Result<Response, Problem> {
     let form = Form::preferred(headers).unwrap_or(Form::Page);
@@ -122,7 +123,7 @@ pub(crate) async fn answer<L: List>(
         let detail = "Too many exports are under way. Send the request again in a while.";
         Problem::new(Code::Overloaded, detail)
     })?;
-    let mut answer = export(app.pool.clone(), list, form, (template, place)).into_response();
+    let mut answer = export(app.pool.clone(), list, form, template, place).into_response();
     answer
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
@@ -173,7 +174,8 @@ fn export<L: List>(
     pool: MySqlPool,
     list: L,
     form: Form,
-    (template, place): (TemplateId, Place<MerchantId>),
+    template: TemplateId,
+    place: Place<MerchantId>,
 ) -> Body {
     let (chunks, taken) = mpsc::channel(WAITING);
     tokio::spawn(async move {

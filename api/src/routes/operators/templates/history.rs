@@ -82,7 +82,7 @@ pub(crate) async fn movements(
     seen(&app, operator, id).await?;
     let MovementParams { limit, cursor, from, to } = params;
     let list = Movements { template: id, period: Period::asked(from, to) };
-    answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await
+    answer(&app, operator, id, &headers, limit, cursor.as_ref(), list).await
 }
 
 /// `GET /v1/templates/{id}/claims`
@@ -125,7 +125,7 @@ pub(crate) async fn claims(
     let state = state.transpose()?;
     let period = Period::asked(from, to);
     let list = Claims { template: id, user: user_id, state, period };
-    answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await
+    answer(&app, operator, id, &headers, limit, cursor.as_ref(), list).await
 }
 
 /// `GET /v1/templates/{id}/coupons`
@@ -172,5 +172,5 @@ pub(crate) async fn coupons(
         period: Period::asked(from, to),
         now: app.clock.now(),
     };
-    answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await
+    answer(&app, operator, id, &headers, limit, cursor.as_ref(), list).await
 }

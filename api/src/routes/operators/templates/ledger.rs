@@ -137,7 +137,7 @@ pub(crate) async fn get(
     let list = Ledger { template: id, kind: kind.as_deref().map(read_kind).transpose()? };
     let headers = of_format(headers, format.as_deref())?;
     if Form::preferred(&headers).unwrap_or(Form::Page) != Form::Page {
-        return export::answer(&app, operator, id, &headers, (limit, cursor.as_ref()), list).await;
+        return export::answer(&app, operator, id, &headers, limit, cursor.as_ref(), list).await;
     }
     let limit = cursor::limit(limit)?;
     let behind = cursor::parse(cursor.as_ref())?;

@@ -114,7 +114,7 @@ pub(crate) async fn list(
     let filter = Filter::of(&params)?;
     let page = async {
         let mut connection = connect::acquire(&app.pool).await?;
-        let found = find(&mut connection, merchant, (order, behind), limit, &filter).await?;
+        let found = find(&mut connection, merchant, order, behind, limit, &filter).await?;
         let Part { rows: templates, unreadable, next } = found;
         let mut stocks = vec![None; templates.len()];
         if params.include == Some(Include::Stock) {
@@ -152,7 +152,8 @@ fn merchant(operator: Operator, asked: Option<&str>) -> Result<Option<MerchantId
 async fn find(
     connection: &mut MySqlConnection,
     merchant: Option<MerchantId>,
-    (order, mut behind): (Order, Option<Behind>),
+    order: Order,
+    mut behind: Option<Behind>,
     limit: u32,
     filter: &Filter,
 ) -> Result<Part<Template, Behind>, Problem> {

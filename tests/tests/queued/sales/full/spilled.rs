@@ -49,8 +49,8 @@ fn noted(
 ) -> BTreeMap<(u16, Option<String>), usize> {
     let mut told = BTreeMap::new();
     for (user, answer) in answers {
-        let of = (template, shopper(world, 0, *user).user());
-        promises.claims.extend(Accepted::read(answer, of, Some(KEY), 1));
+        let user = shopper(world, 0, *user).user();
+        promises.claims.extend(Accepted::read(answer, template, user, Some(KEY), 1));
         *told.entry((answer.status, answer.code())).or_default() += 1;
     }
     told
@@ -88,7 +88,7 @@ async fn while_mysql_hangs_a_spilling_sale_says_unknown_then_queues_and_each_cla
         for api in 0..2 {
             let anna = world.apis[api].shopper(claim.user).unwrap();
             let again = anna.claim(template, Some(KEY), 1).await.unwrap();
-            let again = Accepted::read(&again, (template, claim.user), Some(KEY), 1).unwrap();
+            let again = Accepted::read(&again, template, claim.user, Some(KEY), 1).unwrap();
             assert_eq!((again.id, again.replayed), (claim.id, true), "{again:?}");
         }
     }
