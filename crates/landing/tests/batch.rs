@@ -37,7 +37,7 @@ type Tagged = (&'static str, Landing);
 
 fn batch_of(jobs: Vec<Tagged>) -> DirectBatch<&'static str> {
     let jobs = jobs.into_iter().map(|(tag, landing)| Job::new(tag, landing));
-    Directbatch_of(jobs.collect(), FailPoints::default())
+    DirectBatch::new(jobs.collect(), FailPoints::default())
 }
 
 struct Bench {
