@@ -1,5 +1,10 @@
 //! Incorrect variants of the protocols. Each was once proposed, or differs from the code by one line. A search that
 //! does not find them proves nothing, so a test checks for each that the search finds it.
+//!
+//! Three rules have no planted mistake, because nothing breaks without them within the bounds:
+//! - A renewal of a worker number compares the holder: who takes a number in use waits for the range of its holder.
+//! - `view/load.lua` compares the nonce: rows are applied only if newer, and `view/complete.lua` compares the nonce.
+//! - The gate compares its number of users with HLEN: Redis does not lose single fields by itself.
 
 /// A planted mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,9 @@
 //! The keeper: rebuilds a gate that is lost, behind or wrong, and applies movements that were lost on their way to it.
+//! It is needed for that even if no process dies: a return may be committed while the gate loads, and become visible
+//! only after it was opened.
+//!
+//! Its two checks take the movements between their reads into account. If they demanded equal movements, neither would
+//! judge a template whose holds come back all the time.
 
 use super::{
     Next, Promise, Protocol, State, Step, Who,

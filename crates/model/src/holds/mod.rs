@@ -1,8 +1,25 @@
 //! Claims of coupons that are held until they are confirmed. A hold is confirmed, lapses or is cancelled. A lapse or a
 //! cancellation writes a movement, and the gate applies it.
 //!
-//! Each file is one of the processes, as in [`crate::claim`]. [`coupon::decide`] makes the lander's decisions. States
-//! and windows of the template are left out, since holds do not change them.
+//! Each file is one of the processes, as in [`crate::claim`]. [`coupon::decide`] makes the lander's decisions. Every
+//! transaction reads committed.
+//!
+//! Left out: states and windows of the template, since holds do not change them; modes `queued` and `spill`; use and
+//! expiry of confirmed coupons; changes of validity; chunks of more than two claims; several reads for the pages of one
+//! user; retention of the movements; answers to repeated cancellations.
+//!
+//! Assumed:
+//! - MySQL's clock does not go back. If a failover could set it back, the confirmation that finds a passed deadline
+//!   would have to write the lapse itself before it answers `HOLD_LAPSED`.
+//! - Nothing moves `held_until` of a hold up once it has passed. A change of validity keeps it, or lowers it.
+//! - At most one message is ahead of MySQL: the stock row stays locked until its commit is visible.
+//!
+//! Two things are left as they are, since nothing is oversold:
+//! - A gate that has dropped a returned claim, or was rebuilt, admits its key again under a new id. The landing finds
+//!   the key, the admission is released, and the client gets its own claim. Until then another client may be told
+//!   `SOLD_OUT`.
+//! - The reread of a batch may not see the stock of a return that the gate has heard of. Its claim is refused and
+//!   released, and the coupon is sold to the next one.
 
 pub mod bounds;
 pub mod configurations;

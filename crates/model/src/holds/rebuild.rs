@@ -1,5 +1,8 @@
 //! The rebuild of the gate under a new epoch. Once MySQL's epoch is raised no claim lands, but holds still end. So the
 //! rebuild brings the numbers and the lapses that it has read up to the last movement that the stock contains.
+//!
+//! Clearing the numbers is safe, because none can land again before the gate opens. The opposite order, stock first and
+//! numbers after it, is not: a return between the two reads would be applied to nothing.
 
 use super::{
     Next, Protocol, State, Step, Who,

@@ -20,7 +20,7 @@ pub struct Entry {
     pub look: bool,
     /// The numbers that the user holds, including pending ones.
     pub taken: Numbers,
-    /// Lapses since the last lift; counted only if the template limits them.
+    /// Lapses since the last lift; counted only if the template limits them, which never changes after publication.
     pub lapses: u8,
     /// The highest dropped admission id plus one; 0: none was dropped.
     pub floor: u8,
@@ -56,7 +56,8 @@ pub enum Verdict {
 }
 
 impl Entry {
-    /// Returns whether the user is banned because of lapses.
+    /// Returns whether the user is banned because of lapses. Only the gate asks: a claim that was admitted before the
+    /// movement arrived lands after it, so a user may lapse more often than is allowed. Each lapsed coupon counts.
     pub(super) fn is_banned(&self, bounds: &Bounds) -> bool {
         bounds.lapses_allowed > 0 && self.lapses >= bounds.lapses_allowed
     }

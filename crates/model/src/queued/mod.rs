@@ -4,6 +4,10 @@
 //! Each file is one of the processes. Each step is one script, one publication, one statement or one transaction. Steps
 //! of other processes may happen between any two steps of one. A direct claim takes few steps here, because
 //! [`crate::claim`] explores it in full.
+//!
+//! Left out: quantities above one, templates without a limit, batches and prefetch, undecodable messages, position and
+//! estimate, an old master that still answers, and a topic that loses an acknowledged message. A late packet is a
+//! process that pauses before a step.
 
 pub mod bounds;
 pub mod configurations;

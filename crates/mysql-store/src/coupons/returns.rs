@@ -1,8 +1,9 @@
 //! Returns: coupons that lapse or are cancelled give back their units and numbers, once, in one transaction.
 //!
-//! The order of the statements is that of docs/model.md, "Holds": the coupons are locked in the order of their ids,
-//! then the stock row, and the movement's number is read under its lock. Only rows that the transaction locked count,
-//! never earlier reads. A returned coupon's number becomes its own id, beyond every limit, as a replacement's is.
+//! The order of the statements is that of docs/holds.md, "What comes back": the coupons are locked in the order of
+//! their ids, then the stock row, and the movement's number is read under its lock. Only rows that the transaction
+//! locked count, never earlier reads. A returned coupon's number becomes its own id, beyond every limit, as a
+//! replacement's is.
 
 use std::collections::BTreeMap;
 
