@@ -24,7 +24,8 @@ pub(crate) struct Hop {
     /// `done`; `pending`: it is still to come; `skipped`: this claim does not come there; `unknown`: see `why`.
     #[schema(pattern = "^(done|pending|skipped|unknown)$")]
     pub(crate) state: &'static str,
-    /// When it was done, by the clock of the process that did it. Null: it is not done, or nothing keeps its time.
+    /// When it was done, by the clock of the process that did it; of `landed`, when the tailer read the commit, or the end
+    /// of the second that the binlog names, if that was before. Null: it is not done, or nothing keeps its time.
     #[schema(value_type = Option<Instant>, required = true)]
     pub(crate) at: Option<String>,
     /// Time since the last hop before it whose time is known; of the hop that is waited for, until now; of `expired`, since

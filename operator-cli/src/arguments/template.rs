@@ -15,7 +15,7 @@ use super::{
 pub(crate) enum TemplateCommand {
     /// Creates a draft from a TOML or JSON file, or from what `show --json` prints.
     Create {
-        /// The file, with fields as in docs/api.md; `-` for standard input.
+        /// The file, with the fields of `POST /v1/templates` (`/docs` of an api); `-` for standard input.
         #[arg(required_unless_present = "example")]
         file: Option<PathBuf>,
         /// Prints an example file.
@@ -35,8 +35,8 @@ pub(crate) enum TemplateCommand {
         /// The template's id.
         #[command(flatten)]
         id: TemplateId,
-        /// A file with the fields to change, TOML or JSON as in docs/api.md; `-` for standard input. Not needed if a flag
-        /// below changes one.
+        /// A file with the fields to change, TOML or JSON (docs/api.md says which, in which state); `-` for standard input.
+        /// Not needed if a flag below changes one.
         #[arg(required_unless_present_any = ["claim_mode", "accept_after", "hold_ms", "lapses_allowed", "returned_stock"])]
         file: Option<PathBuf>,
         /// The version that you have seen (`template show`); another version is not changed. Or set `version` in the

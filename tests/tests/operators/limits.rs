@@ -9,7 +9,7 @@ use shopper::{Answer, Api};
 /// Default limit of a merchant's keys (`docs/api.md`).
 const KEYS: usize = 100;
 
-/// Keys in a list (`docs/api.md`), and revoked ones of which it has no room for all beside one more.
+/// Keys in a list (`GET /v1/api-keys`), and revoked ones of which it has no room for all beside one more.
 const LISTED: usize = 1_000;
 const REVOKED: u64 = 1_000;
 

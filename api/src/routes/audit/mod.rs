@@ -73,9 +73,12 @@ pub(crate) struct EntryJson {
     id: String,
     #[schema(value_type = Instant)]
     at: String,
-    /// A noun and a verb, e.g. `template.publish`.
+    /// A noun and a verb: `template.create`, `clone`, `publish`, `pause`, `resume`, `end`, `edit`, `delete`; `stock.move`;
+    /// `key.create`, `rotate`, `revoke`; `coupon.lock`, `use`, `unuse`, `revoke`, `extend`, `replace`; `redemption.cancel`
+    /// of a whole order; `claim.cancel` by the shop; `ban.lift`; `job.create`, `cancel`; `merchant.create`;
+    /// `gate.rebuild`, `end_drain`; `view.rebuild`; `dead_letter.replay`.
     action: String,
-    /// Path of the changed object, below `/v1`.
+    /// Path of the changed object, below `/v1`, to the 60th character.
     target: String,
     /// The merchant that owns the changed object.
     #[schema(value_type = Id)]

@@ -88,6 +88,10 @@ pub(super) fn example() -> serde_json::Value {
     operation_id = "get_claim_state",
     tag = "Operations",
     summary = "Look up what has become of a claim",
+    description = "If nothing is known of an id for ten seconds, a look-up gives it up. Each api does so for ten ids of a merchant \
+                   a second and 120 a minute; more are 429 `TOO_MANY_LOOKUPS`. Another merchant's claim is answered like \
+                   an id of that age which no claim has: `processing`, then `given_up` at the named template, without a \
+                   user.",
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The claim, as `Location` and `poll` named it to its user."),

@@ -101,7 +101,7 @@ fn example() -> Value {
     operation_id = "get_claim_story",
     tag = "Operations",
     summary = "Tell a claim's way, hop by hop, and which hop was late",
-    description = "Read from what the hops left behind. A part whose server is away, or whose topic has deleted it, is `unknown`.",
+    description = "Read from what the hops left behind. A part is `unknown` if its server is away, its topic has deleted it, or more lies behind it than is read (3 s, 1,000,000 messages). Limits and refusals are those of `GET /v1/claim-states/{id}`.",
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The claim, as `Location` and `poll` named it to its user."),

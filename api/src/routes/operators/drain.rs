@@ -61,6 +61,7 @@ struct DrainBody {
     operation_id = "end_drain",
     tag = "Operations",
     summary = "Load a gate without waiting for its queue, which is given up",
+    description = "For the scope `admin`; for any merchant's templates the platform's own key and the scope `emergency`.",
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The template."),

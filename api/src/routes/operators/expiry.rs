@@ -83,6 +83,7 @@ struct Count {
     operation_id = "get_expiry",
     tag = "Operations",
     summary = "What is overdue, how late flips were, what ends in the next day",
+    description = "On the whole platform, so for its own key only.",
     security(("operator_key" = [])),
     responses((status = 200, description = "The report.", body = ExpiryJson)),
     extensions(("x-problems" = json!("PLATFORM_ONLY")))

@@ -64,6 +64,7 @@ struct GateJson {
     operation_id = "get_health",
     tag = "Operations",
     summary = "The health of all processes",
+    description = "For the platform's own key and keys of the scope `emergency`.",
     security(("operator_key" = [])),
     responses((status = 200, description = "The processes that were asked, whether they are well or not.", body = HealthJson)),
     extensions(("x-problems" = json!("PLATFORM_ONLY")))

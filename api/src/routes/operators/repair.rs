@@ -107,6 +107,7 @@ pub(crate) async fn coupons(
     operation_id = "rebuild_view",
     tag = "Operations",
     summary = "Make a user's list anew from MySQL",
+    description = "503 `VIEW_UNAVAILABLE` after 8 s: the rebuild of a very long list then goes on by itself.",
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The user."),
@@ -171,6 +172,7 @@ async fn reread(app: &App, user: UserId) -> Rebuilt {
     operation_id = "rebuild_gate",
     tag = "Operations",
     summary = "Make a template's gate anew from MySQL",
+    description = "Safe while users claim. 409 `NO_GATE` while the template gives out nothing.",
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The template."),

@@ -27,7 +27,7 @@ pub(crate) struct StockJson {
     total: i64,
     /// Coupons that have landed in MySQL, without those that came back.
     landed: i64,
-    /// Those of them that are held. Null: too many coupons to count at each look.
+    /// Those of them that are held. Null: more than 10,000 coupons, too many to count at each look.
     #[schema(required = true)]
     held: Option<i64>,
     /// The others of them, whatever became of them. Null: as `held`.

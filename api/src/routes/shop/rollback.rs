@@ -79,7 +79,11 @@ struct Rollback<'a> {
     operation_id = "roll_back_redemption",
     tag = "Redemption",
     summary = "Give an order's coupons back, all or some of them",
-    description = "All or none: one that has expired stays used, and the others are given back by naming them.",
+    description = "All or none: one that has expired stays used, and the others are given back by naming them. Without \
+                   `coupons` one call gives back at most 200. Only single uses of many users under one name exceed this: \
+                   the call is then 422 `INVALID_REDEMPTION` with their number, `standing`, and does nothing. Give back \
+                   those in `next`, up to 100, and repeat the call until it is answered 200. Orders from before redemptions \
+                   were recorded are given back by `unuse`.",
     security(("operator_key" = [])),
     params(("order_ref" = String, Path, min_length = 1, max_length = 64, description = "The shop's name of the order, percent-encoded.")),
     request_body = RollbackRequest,

@@ -42,12 +42,13 @@ pub(crate) struct ListParams {
     operation_id = "list_my_coupons",
     tag = "My coupons",
     summary = "List my coupons, the newest first; expired and lapsed ones by their end, the latest first",
+    description = "A page may be short, even empty, and still have a next one: it leaves out coupons that ended a moment ago.",
     security(("token" = [])),
     params(
         ("status" = Option<schemas::CouponStatus>, Query, description = "`unused` if absent."),
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
         ("cursor" = Option<schemas::Cursor>, Query, description = "Where the page begins; absent: at the newest."),
-        ("after" = Option<Id>, Query, description = "A coupon that the list must know of, e.g. of the claim just made.")
+        ("after" = Option<Id>, Query, description = "A coupon that the list must know of, e.g. of the claim just made. Send it with each page.")
     ),
     responses((status = 200, description = "A page.", body = Page<ShownCoupon>)),
     extensions(("x-problems" = json!(

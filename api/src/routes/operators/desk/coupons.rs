@@ -97,7 +97,8 @@ pub(crate) async fn get(
     tag = "Support",
     summary = "Find coupons by order, user or template",
     description = "At least one of `order_ref`, `user_id` and `template_id`; a coupon must fit all that are given. A page \
-                   may be short, even empty, and still have a next one: a page looks at 1,000 coupons at most.",
+                   may be short, even empty, and still have a next one: a page looks at 1,000 coupons at most. \
+                   Those of a template come by user; else the newest come first.",
     security(("operator_key" = [])),
     params(
         ("order_ref" = Option<String>, Query, description = "The order that uses the coupon, or was the last to give it back."),

@@ -60,7 +60,10 @@ pub(crate) struct GrantsRequest {
     /// The reason, for people who read the audit record. Needed, here or in the query string.
     #[schema(min_length = 1, max_length = 200, pattern = "\\S")]
     reason: Option<String>,
-    /// `false`: as many coupons as the users may get are added to the total first. Default: `true`.
+    /// `false`: as many coupons as the users may get are added to the total first. They are not reserved: users who claim
+    /// meanwhile may take some. What is left over is taken back at the end, except what a claim was already admitted for,
+    /// once nothing is in the template's queue and its gate is loaded. If that takes ten minutes, nothing is taken back.
+    /// Default: `true`.
     from_stock: Option<bool>,
 }
 

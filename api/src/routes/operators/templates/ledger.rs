@@ -103,7 +103,7 @@ pub(crate) struct LedgerKindTotal {
     tag = "Stock",
     summary = "What changed a template's stock, the newest first",
     description = "Landed claims, changes of the total, returns, and lifted bans. A page may be short, even empty, and \
-        still have a next one. A claim that lands from a queue while pages are read may be missed: its time is that of its \
+        still have a next one, because a page passes over at most 200,000 claims of all templates. A claim that lands from a queue while pages are read may be missed: its time is that of its \
         admission. With `format=csv`, or `Accept: application/x-ndjson` or `text/csv`: all of them, as a stream without \
         pages.",
     security(("operator_key" = [])),

@@ -94,7 +94,7 @@ struct TimeCursor(Behind);
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
         ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the first. It belongs to its `sort`."),
         ("state" = Option<schemas::TemplateState>, Query, description = "Only those in this state."),
-        ("q" = Option<String>, Query, description = "Only those whose name contains this, in upper or lower case."),
+        ("q" = Option<String>, Query, description = "Only those whose name contains this, in upper or lower case; no character is a wildcard."),
         ("merchant_id" = Option<String>, Query, description = "Whose; another than one's own, and `all`, is for the platform's key and keys of the scope `emergency`."),
         ("include" = Option<String>, Query, description = "`stock`: with total, landed, left and used coupons."),
         ("sort" = Option<String>, Query, description = "`newest` (if absent), `starts_at` or `ends_at`: by their window, the earliest first.")
