@@ -25,15 +25,13 @@ async fn a_reread_finds_for_each_admission_what_stands_in_its_way() {
     let asked = [landed.clone(), fenced, same_key, same_number, other_user, nowhere];
     let found = landing::reread(connection, LandingMode::Direct, &asked).await.unwrap();
 
-    let epoch = EPOCH;
-    let queued_epoch = Epoch(0);
     let free = FoundRows {
         by_key: None,
         fenced: false,
         // The user's numbers, whatever the admission's own are.
         taken: vec![1],
         limit: 5,
-        stock: Some(StockRow { epoch, queued_epoch, open: Open::All, stock: 9 }),
+        stock: Some(StockRow { epoch: EPOCH, queued_epoch: EPOCH, open: Open::All, stock: 9 }),
         template_state: TemplateState::Published,
     };
     let by_key = Some(ClaimRow { id: landed.landed.id, state: ClaimState::Landed });
