@@ -9,7 +9,7 @@ use std::{
 use cdc_tailer::Config;
 
 /// How soon freed memory goes back to the system. Large transactions come in bursts: with the allocator's default of a
-/// second the peak was 63 to 67 MiB; with this it was 51 to 59 MiB at the same speed (docs/performance.md).
+/// second the peak was 63 to 67 MiB; with this it was 51 to 59 MiB at the same speed (docs/decisions/0062).
 const MEMORY_BACK_AFTER: Duration = Duration::from_millis(5);
 
 fn main() -> ExitCode {

@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Bytes of messages that the producer buffers; its bookkeeping takes as much again. The buffer covers a few
-/// milliseconds. A larger one costs memory (docs/performance.md) and gains no speed.
+/// milliseconds. A larger one costs memory (bench/results/tailer.json) and gains no speed.
 const PRODUCER_BYTES: usize = 6 * 1024 * 1024;
 
 /// Interval between checks of acknowledgements without new input.

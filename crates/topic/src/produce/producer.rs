@@ -74,7 +74,7 @@ impl ProducerOptions {
             // The partitioner of the Java client, so that every client chooses the same partition for a key.
             .set("partitioner", "murmur2_random")
             // The broker's work grows with the bytes: with compression a backlog takes two thirds of the time
-            // (docs/performance.md). Every client can read it.
+            // (bench/results/tailer.json). Every client can read it.
             .set("compression.type", "lz4")
             .set("linger.ms", self.linger.as_millis().to_string())
             .set("message.timeout.ms", give_up.to_string())
