@@ -41,11 +41,13 @@ pub(crate) fn prepare(
     Ok(data)
 }
 
-/// Writes the SQL that the server runs at each start before it listens.
+/// Writes the SQL that the server runs at each start before it listens. It leaves nothing in the binlog: otherwise a server
+/// and its copy would have different histories from their first start on.
 pub(crate) fn write_init_sql(home: &Path) -> Result<PathBuf> {
     let file = home.join("init.sql");
     let sql = format!(
-        "create user if not exists '{USER}'@'%' identified by '{PASSWORD}';\n\
+        "set sql_log_bin = 0;\n\
+         create user if not exists '{USER}'@'%' identified by '{PASSWORD}';\n\
          grant all privileges on *.* to '{USER}'@'%' with grant option;\n\
          create database if not exists {DATABASE} character set utf8mb4;\n"
     );
