@@ -343,7 +343,8 @@ pub(crate) mod tests {
             assert_eq!(buffer.bytes(), 0);
             (buffer, Arc::downgrade(shelf.file.as_ref().unwrap()))
         };
-        let ((small, file), (large, same)) = (filled(1, 2), filled(10, 30));
+        let (small, file) = filled(1, 2);
+        let (large, same) = filled(10, 30);
         assert!(file.ptr_eq(&same) && !small.is_empty());
         assert_eq!(numbers(&small), [1, 2]);
         assert_eq!(numbers(&large), (10..40).collect::<Vec<_>>());

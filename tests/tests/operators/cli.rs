@@ -282,7 +282,8 @@ async fn keys_are_made_replaced_and_withdrawn_and_see_their_own_merchant_only() 
         let made = platform.json(&create).await;
         (text(&made["id"]).to_owned(), platform.with("OPERATOR_KEY", text(&made["key"])))
     };
-    let ((_, reader), (id, till)) = (key("reports", "read").await, key("till", "operate").await);
+    let (_, reader) = key("reports", "read").await;
+    let (id, till) = key("till", "operate").await;
     let own = world.platform.options.dir.join("own.toml");
     fs::write(&own, platform.run("template create --example").await.out).unwrap();
     let own = till.json(&format!("template create {}", own.display())).await;

@@ -106,7 +106,8 @@ async fn merchant(world: &World) -> (String, Api) {
 #[tokio::test]
 async fn whoever_is_on_call_stops_any_sale_and_the_record_says_who_it_was() {
     let world = World::start_queued("emergency").await;
-    let (platform, (shop_id, shop)) = (world.api(), merchant(&world).await);
+    let platform = world.api();
+    let (shop_id, shop) = merchant(&world).await;
     let new =
         shopper::NewTemplate::simple("Theirs", 10, world.clock.now(), chrono::TimeDelta::hours(1));
     let path = format!("/v1/templates/{}", shop.publish_new(&new).await.unwrap().id);

@@ -29,7 +29,7 @@ fn is_taken_apart(text: &str) -> bool {
     let Some(names) = enclosed(text) else { return false };
     let Some(values) = text[names.len()..].strip_prefix(" = ") else { return false };
     let Some(tuple) = enclosed(values) else { return false };
-    values[tuple.len()..].starts_with(';')
+    tuple.starts_with('(') && values[tuple.len()..].starts_with(';')
 }
 
 /// Whether a tuple of names ends at `at`, in the parameters of a function.
@@ -60,8 +60,12 @@ fn enclosed(text: &str) -> Option<&str> {
 #[test]
 fn packed_tuples_are_told_from_others() {
     let packed = ["(a, b) = (1, 2);", "(mut a, b) = (f(x), [1]);"];
-    let others =
-        ["(a, b) = pair;", "(a, b) = (1..3).unzip();", "(a, b): (u8, u8) = pair;", "(a) = b"];
+    let others = [
+        "(a, b) = pair;",
+        "(a, b) = (1..3).unzip();",
+        "(a, b): (u8, u8) = pair;",
+        "(a, b) = { f() };",
+    ];
     assert!(packed.into_iter().all(is_taken_apart));
     assert!(!others.into_iter().any(is_taken_apart));
 }

@@ -150,7 +150,7 @@ impl GtidSet {
                 return domains.insert(domain, (server, sequence));
             }
             (Self::MySql(all), Gtid::MySql { series, number }) => {
-                add_interval(all.entry(series).or_default(), (number, number));
+                add_interval(all.entry(series).or_default(), number, number);
             }
             (set, gtid) => debug_assert_eq!(set.flavor(), gtid.flavor(), "one server, one flavor"),
         }
@@ -276,7 +276,8 @@ fn mysql_entries<'a>(
                 Some(_) if !is_numbered => return None,
                 Some(tag) => (series.tag, is_numbered) = (tag, false),
                 None => {
-                    add_interval(all.entry(series).or_default(), interval(part)?);
+                    let (first, last) = interval(part)?;
+                    add_interval(all.entry(series).or_default(), first, last);
                     is_numbered = true;
                 }
             }
@@ -297,7 +298,7 @@ fn interval(text: &str) -> Option<(u64, u64)> {
 }
 
 /// Adds an interval and merges adjacent ones. Usually it extends the last one.
-fn add_interval(intervals: &mut Intervals, (first, last): (u64, u64)) {
+fn add_interval(intervals: &mut Intervals, first: u64, last: u64) {
     if let Some(end) = intervals.last_mut()
         && end.1.checked_add(1) == Some(first)
     {

@@ -153,7 +153,8 @@ mod tests {
     #[test]
     fn a_template_is_aside_until_its_last_admission_has_landed_and_no_longer() {
         loom::model(|| {
-            let (counts, (sender, queue)) = (Counts::new(), mpsc::channel());
+            let counts = Counts::new();
+            let (sender, queue) = mpsc::channel();
             let landing = {
                 let counts = counts.clone();
                 thread::spawn(move || {

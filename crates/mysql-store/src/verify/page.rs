@@ -86,7 +86,8 @@ pub(super) fn after_id(id: i64) -> Option<i64> {
 }
 
 /// The key of two numbers behind this one, or `None` if it is the last that there can be.
-pub(super) fn after_pair((first, second): (i64, i64)) -> Option<(i64, i64)> {
+pub(super) fn after_pair(pair: (i64, i64)) -> Option<(i64, i64)> {
+    let (first, second) = pair;
     match second.checked_add(1) {
         Some(second) => Some((first, second)),
         None => Some((first.checked_add(1)?, i64::MIN)),

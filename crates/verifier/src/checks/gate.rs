@@ -78,7 +78,8 @@ async fn look(
 fn compare_terms(terms: &Terms, meta: &Meta, findings: &mut Findings) {
     let template = &terms.template;
     let id = terms.template.id;
-    let (window, (starts, ends)) = (template.window, meta.window_ms);
+    let window = template.window;
+    let (starts, ends) = meta.window_ms;
     let facts = [
         ("version", meta.version, template.version),
         ("limit", meta.limit, template.per_user_limit.into()),
