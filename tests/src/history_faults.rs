@@ -83,7 +83,7 @@ pub struct HistoryFault {
 }
 
 impl HistoryFault {
-    /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Each [`DECK`] of them holds all kinds in
+    /// Returns an upheaval of the campaign with that seed; `number` counts from 0. Each deck of them holds all kinds in
     /// all circumstances, whatever the seed.
     pub fn of_campaign(seed: u64, number: u64) -> Self {
         let deck = number / DECK;
