@@ -53,9 +53,8 @@ pub(crate) const REQUEST_SECONDS: Metric = Metric {
         Label { name: "route", values: &[] },
         Label { name: "status", values: &[] },
     ],
-    meaning: "duration of a request, from its head to its answer's head; `route` is the path's \
-              pattern, `none` for an unknown path",
-    worry: Some("p99 is longer than users wait; 5xx"),
+    meaning: "from a request's head to its answer's head; `route` is the path's pattern, or `none`",
+    worry: Some("p99 too long for users; 5xx"),
 };
 
 /// Counts confirmations and cancellations by outcome.
@@ -67,10 +66,9 @@ pub(crate) const HOLD_CALLS: Metric = Metric {
         Label { name: "call", values: &["confirm", "cancel"] },
         Label { name: "outcome", values: &["done", "replayed", "late", "refused", "unsure"] },
     ],
-    meaning: "confirmations and cancellations of claims that were found: `done` now; `replayed`: \
-              done before; `late`: the hold had lapsed; `refused` for another reason; `unsure`: it \
-              may be tried again",
-    worry: Some("late confirmations: shops take payments for holds that have lapsed"),
+    meaning: "confirmations and cancellations of claims that exist: `done`; `replayed`: done \
+              before; `late`: the hold had lapsed; `refused` otherwise; `unsure`: retryable",
+    worry: Some("many `late` confirmations"),
 };
 
 pub(crate) const JOBS: Metric = Metric {
@@ -78,9 +76,8 @@ pub(crate) const JOBS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "jobs",
     labels: &[Label { name: "state", values: &["granting", "waiting", "cancelling"] }],
-    meaning: "jobs of all merchants that have not ended: `granting`; `waiting` for something to \
-              pass, for example a pause of their template; `cancelling`. All apis see the same \
-              jobs: take the maximum",
+    meaning: "unfinished, of all merchants: `granting`; `waiting`, e.g. for a pause to end; \
+              `cancelling`; take the maximum of all apis",
     worry: None,
 };
 
@@ -102,9 +99,8 @@ pub(crate) const JOB_ROWS: Metric = Metric {
             "cancelled",
         ],
     }],
-    meaning: "rows of jobs by what became of them: `granted`; refused as the user's own claim \
-              would be, `limit_reached`, `banned`, `sold_out`, `insufficient_stock`, `not_open`, `closed` or \
-              `ended`; `cancelled` with their job",
+    meaning: "by end: `granted`; refused like a claim: `limit_reached`, `banned`, `sold_out`, \
+              `insufficient_stock`, `not_open`, `closed`, `ended`; `cancelled` with their job",
     worry: None,
 };
 
@@ -113,9 +109,8 @@ pub(crate) const JOB_OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest job that has not ended; 0: none. All apis see the same jobs: take \
-              the maximum",
-    worry: Some("above 1,800: its rows wait for something, or nobody grants them"),
+    meaning: "age of the oldest unfinished job, 0 without one; take the maximum of all apis",
+    worry: Some("above 1,800"),
 };
 
 pub(crate) const MY_COUPONS: Metric = Metric {
@@ -126,9 +121,9 @@ pub(crate) const MY_COUPONS: Metric = Metric {
         name: "origin",
         values: &[Origin::View.word(), Origin::Rebuild.word(), Origin::Truth.word()],
     }],
-    meaning: "lists by their source: `view`; `rebuild`, a view that was rebuilt from MySQL for \
-              this reader; `truth`, a page of MySQL, for example while a long list is rebuilt",
-    worry: Some("`rebuild` is a fifth: lists are evicted before they are read again"),
+    meaning: "by source: `view`; `rebuild`: a view rebuilt from MySQL for this reader; `truth`: a \
+              page of MySQL, e.g. during a long rebuild",
+    worry: Some("`rebuild` is a fifth"),
 };
 
 const POOL_CONNECTIONS: Metric = Metric {
@@ -136,8 +131,7 @@ const POOL_CONNECTIONS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "connections",
     labels: &[Label { name: "state", values: &["busy", "free"] }],
-    meaning: "of the pool for everything but landing: `busy` ones, and `free` ones, which can \
-              still be taken",
+    meaning: "of the pool for all but landing: `busy`, and `free` to be taken",
     worry: Some("`free` stays 0"),
 };
 
@@ -146,8 +140,8 @@ pub(crate) const CLOCK_SKEW: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "how far the api's clock is ahead of MySQL's",
-    worry: Some("beyond 0.25 either way"),
+    meaning: "the api's clock minus MySQL's",
+    worry: Some("beyond ±0.25"),
 };
 
 /// Interval between measurements. A scraper comes every few seconds.

@@ -43,8 +43,8 @@ pub(crate) const LAG: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the last acknowledged transaction, in whole seconds of the binlog; 0 when \
-              idle, and NaN while no broker answers: then it is unknown",
+    meaning: "age of the last acknowledged transaction, in whole seconds; 0 when idle, NaN without \
+              a broker",
     worry: Some("above 5"),
 };
 
@@ -54,7 +54,7 @@ pub(crate) const LAG_BYTES: Metric = Metric {
     unit: "bytes",
     labels: &[],
     meaning: "binlog after the acknowledged position",
-    worry: Some("[TailerBehind](operate/runbook.md#tailerbehind) tells; it grows meanwhile"),
+    worry: Some("[TailerBehind](operate/runbook.md#tailerbehind)"),
 };
 
 pub(crate) const CHECKPOINT_AGE: Metric = Metric {
@@ -62,7 +62,7 @@ pub(crate) const CHECKPOINT_AGE: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the binlog position at which a successor would begin; 0 when idle",
+    meaning: "age of the binlog position where a successor would begin; 0 when idle",
     worry: Some("above 30; half of the server's retention"),
 };
 
@@ -89,7 +89,7 @@ pub(crate) const POSITION: Metric = Metric {
     kind: Kind::Gauge,
     unit: "bytes",
     labels: &[],
-    meaning: "the acknowledged offset in its binlog file",
+    meaning: "acknowledged offset in its binlog file",
     worry: None,
 };
 
@@ -98,7 +98,7 @@ pub(crate) const POSITION_FILE: Metric = Metric {
     kind: Kind::Gauge,
     unit: "number",
     labels: &[],
-    meaning: "the number in that file's name",
+    meaning: "in that file's name",
     worry: None,
 };
 
@@ -108,9 +108,7 @@ pub(crate) const QUEUE_BYTES: Metric = Metric {
     unit: "bytes",
     labels: &[],
     meaning: "binlog between reader and publisher, at most `QUEUE_BYTES`",
-    worry: Some(
-        "[TailerBehind](operate/runbook.md#tailerbehind) tells; then a full queue means that brokers are slow",
-    ),
+    worry: Some("[TailerBehind](operate/runbook.md#tailerbehind); full: brokers are slow"),
 };
 
 pub(crate) const UNACKNOWLEDGED: Metric = Metric {
@@ -118,10 +116,8 @@ pub(crate) const UNACKNOWLEDGED: Metric = Metric {
     kind: Kind::Gauge,
     unit: "transactions",
     labels: &[],
-    meaning: "sent, and not yet acknowledged by the brokers",
-    worry: Some(
-        "[TailerBehind](operate/runbook.md#tailerbehind) tells; then many mean that brokers are slow",
-    ),
+    meaning: "sent, not yet acknowledged by the brokers",
+    worry: Some("[TailerBehind](operate/runbook.md#tailerbehind); many: brokers are slow"),
 };
 
 pub(crate) const ROWS: Metric = Metric {
@@ -129,7 +125,7 @@ pub(crate) const ROWS: Metric = Metric {
     kind: Kind::Counter,
     unit: "rows",
     labels: &[],
-    meaning: "rows of followed tables sent",
+    meaning: "of followed tables, sent",
     worry: None,
 };
 
@@ -138,7 +134,7 @@ pub(crate) const TRANSACTIONS: Metric = Metric {
     kind: Kind::Counter,
     unit: "transactions",
     labels: &[],
-    meaning: "seen in the binlog, including other databases'",
+    meaning: "in the binlog, including other databases'",
     worry: None,
 };
 
@@ -147,7 +143,7 @@ pub(crate) const EVENTS: Metric = Metric {
     kind: Kind::Counter,
     unit: "events",
     labels: &[],
-    meaning: "read from the binlog, including other databases'",
+    meaning: "in the binlog, including other databases'",
     worry: None,
 };
 
@@ -156,7 +152,7 @@ pub(crate) const DEAD_LETTERS: Metric = Metric {
     kind: Kind::Counter,
     unit: "messages",
     labels: &[],
-    meaning: "too long for a broker, sent as dead letters",
+    meaning: "dead letters: too long for a broker",
     worry: Some("any"),
 };
 
@@ -165,7 +161,7 @@ pub(crate) const RECONNECTS: Metric = Metric {
     kind: Kind::Counter,
     unit: "connections",
     labels: &[],
-    meaning: "binlog connections after the first",
+    meaning: "for the binlog, after the first",
     worry: Some("more than a few an hour"),
 };
 
@@ -174,7 +170,7 @@ pub(crate) const UNVERSIONED: Metric = Metric {
     kind: Kind::Counter,
     unit: "rows",
     labels: &[],
-    meaning: "updates of coupons that kept their version: readers discard them as known",
+    meaning: "of coupons that kept their version: readers ignore the update",
     worry: Some("any"),
 };
 
@@ -184,9 +180,7 @@ pub(crate) const SNAPSHOT_ROWS: Metric = Metric {
     unit: "rows",
     labels: &[],
     meaning: "sent by snapshots",
-    worry: Some(
-        "[TailerBinlogExpires](operate/runbook.md#tailerbinlogexpires) tells before binlog is lost; the log says why tables are read",
-    ),
+    worry: Some("[TailerBinlogExpires](operate/runbook.md#tailerbinlogexpires)"),
 };
 
 pub(crate) const SNAPSHOT_TABLES_LEFT: Metric = Metric {
@@ -194,7 +188,7 @@ pub(crate) const SNAPSHOT_TABLES_LEFT: Metric = Metric {
     kind: Kind::Gauge,
     unit: "tables",
     labels: &[],
-    meaning: "tables that the running snapshot has not finished; 0: no snapshot",
+    meaning: "left to the running snapshot; 0: none runs",
     worry: None,
 };
 
@@ -212,8 +206,8 @@ pub(crate) const PREPARED_BEFORE: Metric = Metric {
     kind: Kind::Gauge,
     unit: "transactions",
     labels: &[],
-    meaning: "XA transactions that were prepared before the last snapshot and have not ended since: the \
-              commit of one leads to another snapshot",
+    meaning: "XA, prepared before the last snapshot and still open: a commit leads to another \
+              snapshot",
     worry: Some("any"),
 };
 

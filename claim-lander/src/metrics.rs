@@ -12,9 +12,9 @@ pub(crate) const BACKLOG: Metric = Metric {
     kind: Kind::Gauge,
     unit: "messages",
     labels: &[],
-    meaning: "on this lander's partitions and not done yet; NaN while no broker answers, no partitions \
-              are assigned yet, or they are lost, or left to others because MySQL does not answer: then it is unknown",
-    worry: Some("it rises for minutes: MySQL is slow or unreachable, or the landers are too few"),
+    meaning: "on this lander's partitions, not yet done; NaN without a broker or partitions, which \
+              it leaves to others while MySQL is away",
+    worry: Some("rises for minutes: MySQL is slow or away, or landers are too few"),
 };
 
 pub(crate) const OLDEST: Metric = Metric {
@@ -22,8 +22,8 @@ pub(crate) const OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest message that is being landed; 0: none; NaN while the partitions are left to \
-              others because MySQL does not answer",
+    meaning: "age of the oldest message being landed, 0 without one; NaN while others have the \
+              partitions, for want of MySQL",
     worry: Some("above 60"),
 };
 
@@ -32,7 +32,7 @@ pub(crate) const DELAY: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "from the gate to the end of a claim, for each batch's oldest claim",
+    meaning: "from the gate to a claim's end, of each batch's oldest claim",
     worry: None,
 };
 
@@ -54,11 +54,11 @@ pub(crate) const PAYMENTS: Metric = Metric {
             "failed",
         ],
     }],
-    meaning: "payments from their topic: `confirmed`; `replayed`, confirmed before; `lapsed`, too late: \
-              the shop must refund; `ended`, the template's validity is over; `not_held`, a coupon \
-              was cancelled, or confirmed by another payment; `reference_taken`, the reference \
-              confirmed something else; `not_found`, also after a wait for its claim; \
-              `unreadable`; `failed`, MySQL refuses it. All but the first two are dead letters",
+    meaning: "payments: `confirmed`; `replayed`: confirmed before. Dead letters: `lapsed`: too \
+              late, the shop must refund; `ended`: validity over; `not_held`: a coupon was \
+              cancelled, or confirmed by another payment; `reference_taken`: it confirmed \
+              something else; `not_found`, also after a wait for its claim; `unreadable`; \
+              `failed`: MySQL refuses it",
     worry: Some("`lapsed` keeps rising; any `unreadable` or `failed`"),
 };
 
@@ -67,8 +67,8 @@ pub(crate) const PAYMENT_DELAY: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "from the publication of a payment to its end",
-    worry: Some("p99 above 10: holds may lapse although they were paid for in time"),
+    meaning: "from a payment's publication to its end",
+    worry: Some("p99 above 10"),
 };
 
 pub(crate) const DEAD_LETTERS: Metric = Metric {
@@ -76,7 +76,7 @@ pub(crate) const DEAD_LETTERS: Metric = Metric {
     kind: Kind::Counter,
     unit: "messages",
     labels: &[],
-    meaning: "could not be read, landed or taken as payments, sent as dead letters",
+    meaning: "claims and payments that could not be read or carried out",
     worry: Some("any"),
 };
 

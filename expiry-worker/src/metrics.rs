@@ -38,8 +38,8 @@ pub(crate) const LAPSE_LATENESS: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "from the end of a hold to the committed return of its coupon",
-    worry: Some("p99 above 1 outside storms: returned units are on sale late"),
+    meaning: "from a hold's end to its coupon's committed return",
+    worry: Some("p99 above 1 outside storms"),
 };
 
 pub(crate) const OVERDUE: Metric = Metric {
@@ -47,9 +47,9 @@ pub(crate) const OVERDUE: Metric = Metric {
     kind: Kind::Gauge,
     unit: "coupons",
     labels: &[],
-    meaning: "past their deadline and neither flipped nor lapsed, in this worker's shards; counted every 10 s, up \
-              to 10,000 a shard",
-    worry: Some("[ExpiryLate](operate/runbook.md#expirylate) tells; this says how many are left"),
+    meaning: "past their deadline, neither flipped nor lapsed, in this worker's shards; counted \
+              every 10 s, up to 10,000 a shard",
+    worry: Some("[ExpiryLate](operate/runbook.md#expirylate)"),
 };
 
 pub(crate) const OLDEST_OVERDUE: Metric = Metric {
@@ -57,8 +57,7 @@ pub(crate) const OLDEST_OVERDUE: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest overdue coupon; NaN while MySQL does not answer: then it is \
-              unknown",
+    meaning: "age of the oldest overdue coupon; NaN without MySQL",
     worry: Some("above 60"),
 };
 
@@ -67,8 +66,8 @@ pub(crate) const HELD: Metric = Metric {
     kind: Kind::Gauge,
     unit: "coupons",
     labels: &[],
-    meaning: "held until they are paid for, in this worker's shards, so the sum of all workers is the platform's; \
-              counted every 10 s, up to 10,000 a shard; NaN while MySQL does not answer: then it is unknown",
+    meaning: "held for payment in this worker's shards; counted every 10 s, up to 10,000 a shard; \
+              NaN without MySQL",
     worry: None,
 };
 
@@ -86,7 +85,7 @@ pub(crate) const LAPSED: Metric = Metric {
     kind: Kind::Counter,
     unit: "coupons",
     labels: &[],
-    meaning: "held ones that lapsed, and gave back their units and numbers",
+    meaning: "whose hold lapsed; units and numbers came back",
     worry: None,
 };
 
@@ -95,9 +94,8 @@ pub(crate) const PUT_OFF: Metric = Metric {
     kind: Kind::Counter,
     unit: "coupons",
     labels: &[],
-    meaning: "due holds that could not lapse, because they stayed locked or their template is gone or \
-              cannot be read; they are tried again every 5 s, and the log has the reason",
-    worry: Some("it keeps rising"),
+    meaning: "whose hold is over but cannot lapse: locked, or their template is gone or unreadable",
+    worry: Some("keeps rising"),
 };
 
 pub(crate) const FLIPPING: Metric = Metric {
@@ -105,8 +103,7 @@ pub(crate) const FLIPPING: Metric = Metric {
     kind: Kind::Gauge,
     unit: "0 or 1",
     labels: &[],
-    meaning: "0: the worker's clock differs from MySQL's by more than 2 s, and it flips and lapses \
-              nothing",
+    meaning: "0: clock over 2 s from MySQL's, nothing flips or lapses",
     worry: Some("0"),
 };
 
@@ -115,8 +112,8 @@ pub(crate) const SKEW: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "how far the worker's clock is ahead of MySQL's",
-    worry: Some("beyond 0.25 either way"),
+    meaning: "the worker's clock minus MySQL's",
+    worry: Some("beyond ±0.25"),
 };
 
 pub(crate) const SHARDS: Metric = Metric {
@@ -124,7 +121,7 @@ pub(crate) const SHARDS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "shards",
     labels: &[],
-    meaning: "owned by this worker, of 64; without a broker, those it owned before",
+    meaning: "of 64, owned by this worker; without a broker, as before",
     worry: Some("the sum is below 64"),
 };
 
@@ -142,7 +139,7 @@ pub(crate) const UNREADABLE: Metric = Metric {
     kind: Kind::Counter,
     unit: "messages",
     labels: &[],
-    meaning: "could not be read, and were skipped",
+    meaning: "unreadable, skipped",
     worry: Some("any"),
 };
 
@@ -160,7 +157,7 @@ pub(crate) const SWEEP_FINDS: Metric = Metric {
     kind: Kind::Counter,
     unit: "coupons",
     labels: &[],
-    meaning: "found by sweeps: no wake-up announced them",
+    meaning: "found by sweeps, without a wake-up",
     worry: Some("any"),
 };
 
@@ -187,8 +184,8 @@ pub(crate) const RETRIES: Metric = Metric {
     kind: Kind::Counter,
     unit: "attempts",
     labels: &[],
-    meaning: "failed because MySQL was unreachable, and repeated",
-    worry: Some("it rises for minutes"),
+    meaning: "repeated, because MySQL was unreachable",
+    worry: Some("rises for minutes"),
 };
 
 /// Describes the metrics for `/metrics`. A worker owns no shard before its first rebalance.

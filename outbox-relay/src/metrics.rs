@@ -11,10 +11,9 @@ pub(crate) const WAITING: Metric = Metric {
     kind: Kind::Gauge,
     unit: "claims",
     labels: &[],
-    meaning: "in the outboxes of all templates, those included that an api is about to publish \
-              itself; every relay shows all of them. NaN while the gate does not answer: then it \
-              is unknown",
-    worry: Some("it does not fall; at 100,000 for one template its claims are refused"),
+    meaning: "in all outboxes, also those that an api is about to publish; equal at every relay; \
+              NaN without the gate",
+    worry: Some("does not fall; at 100,000 of a template its claims are refused"),
 };
 
 pub(crate) const OLDEST: Metric = Metric {
@@ -22,8 +21,7 @@ pub(crate) const OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest claim that this relay had in hand in the last seconds; 0 if the \
-              outboxes are empty",
+    meaning: "age of the oldest claim that this relay just had in hand; 0: empty outboxes",
     worry: Some("above 30"),
 };
 
@@ -41,10 +39,8 @@ pub(crate) const SECONDS: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "from a claim's admission to its removal from the outbox, for the oldest of a batch",
-    worry: Some(
-        "[OutboxNotRelayed](operate/runbook.md#outboxnotrelayed) tells; this shows smaller delays",
-    ),
+    meaning: "from admission to removal from the outbox, of a batch's oldest claim",
+    worry: Some("[OutboxNotRelayed](operate/runbook.md#outboxnotrelayed)"),
 };
 
 pub(crate) const REFUSED: Metric = Metric {
@@ -52,8 +48,8 @@ pub(crate) const REFUSED: Metric = Metric {
     kind: Kind::Counter,
     unit: "claims",
     labels: &[Label { name: "reason", values: &["unreadable", "broker"] }],
-    meaning: "set aside as dead letters; they end lost with their gate's next epoch: `unreadable`, \
-              the entry could not be read; `broker`, the broker refuses the message for good",
+    meaning: "dead letters, lost with their gate's next epoch: `unreadable`; `broker`: it refuses \
+              the message for good",
     worry: Some("any"),
 };
 
@@ -62,7 +58,7 @@ pub(crate) const TAKEN_OVER: Metric = Metric {
     kind: Kind::Counter,
     unit: "claims",
     labels: &[],
-    meaning: "taken over from a worker that died or stopped",
+    meaning: "from a worker that died or stopped",
     worry: None,
 };
 
@@ -80,8 +76,8 @@ pub(crate) const RETRIES: Metric = Metric {
     kind: Kind::Counter,
     unit: "attempts",
     labels: &[],
-    meaning: "failed because a server was unreachable, and repeated",
-    worry: Some("it rises for minutes"),
+    meaning: "repeated, because a server was unreachable",
+    worry: Some("rises for minutes"),
 };
 
 /// Describes the metrics for `/metrics`. What waits is unknown until the gate has answered.

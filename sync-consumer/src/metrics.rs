@@ -22,10 +22,9 @@ pub(crate) const LAG: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest unfinished message of the lists: its change is not applied, or it is \
-              not set aside. It counts from the tailer's time, or from the broker's \
-              if the message cannot be read; 0 after a second without messages, and NaN while no \
-              broker answers, no partitions are assigned yet, or they are lost: then it is unknown",
+    meaning: "age of the lists' oldest message neither applied nor set aside, by the tailer's time \
+              (unreadable: the broker's); 0 after an idle second; NaN without a broker or \
+              partitions",
     worry: Some("above 30"),
 };
 
@@ -34,10 +33,8 @@ pub(crate) const DELAY: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "from the tailer to the view, for each batch's newest change",
-    worry: Some(
-        "[ConsumerBehind](operate/runbook.md#consumerbehind) tells; this shows smaller delays",
-    ),
+    meaning: "from the tailer to the view, of each batch's newest change",
+    worry: Some("[ConsumerBehind](operate/runbook.md#consumerbehind)"),
 };
 
 pub(crate) const BATCH: Metric = Metric {
@@ -45,10 +42,8 @@ pub(crate) const BATCH: Metric = Metric {
     kind: Kind::Histogram,
     unit: "messages",
     labels: &[],
-    meaning: "messages of one batch, at most 1,000",
-    worry: Some(
-        "[ConsumerBehind](operate/runbook.md#consumerbehind) tells; then 1,000 means: start more consumers",
-    ),
+    meaning: "of one batch, at most 1,000",
+    worry: Some("[ConsumerBehind](operate/runbook.md#consumerbehind); 1,000: start more consumers"),
 };
 
 pub(crate) const CHANGES: Metric = Metric {
@@ -56,7 +51,7 @@ pub(crate) const CHANGES: Metric = Metric {
     kind: Kind::Counter,
     unit: "changes",
     labels: &[Label { name: "outcome", values: &["applied", "not_newer", "cold"] }],
-    meaning: "`applied`; `not_newer`, already known; `cold`, that list has no view now",
+    meaning: "`applied`; `not_newer`: known already; `cold`: the list has no view",
     worry: None,
 };
 
@@ -65,7 +60,7 @@ pub(crate) const REPAIRS: Metric = Metric {
     kind: Kind::Counter,
     unit: "members",
     labels: &[],
-    meaning: "missing when they were read back, and written again",
+    meaning: "missing when read back, and written again",
     worry: Some("any"),
 };
 
@@ -74,7 +69,7 @@ pub(crate) const GAPS: Metric = Metric {
     kind: Kind::Counter,
     unit: "gaps",
     labels: &[],
-    meaning: "gaps where the topic deleted messages before they were read",
+    meaning: "where the topic deleted unread messages",
     worry: Some("any"),
 };
 
@@ -86,9 +81,9 @@ pub(crate) const DROPPED_VIEWS: Metric = Metric {
         name: "reason",
         values: &["undecodable", "unreadable", "wrong_type", "gap", "unversioned"],
     }],
-    meaning: "lists dropped: `undecodable`, a change could not be read; `unreadable` and \
-              `wrong_type`, the list itself was damaged, and the log names the user; `gap`; \
-              `unversioned`, a coupon changed and kept its version",
+    meaning: "dropped lists: `undecodable`: a change could not be read; `unreadable`, \
+              `wrong_type`: the list was damaged, the log names the user; `gap`; `unversioned`: a \
+              coupon changed and kept its version",
     worry: Some("any"),
 };
 
@@ -97,7 +92,7 @@ pub(crate) const DEAD_LETTERS: Metric = Metric {
     kind: Kind::Counter,
     unit: "messages",
     labels: &[],
-    meaning: "could not be read, sent as dead letters",
+    meaning: "dead letters: unreadable",
     worry: Some("any"),
 };
 
@@ -118,7 +113,7 @@ pub(crate) const MOVEMENTS: Metric = Metric {
         name: "outcome",
         values: &["applied", "already", "gap", "not_loaded", "unreadable"],
     }],
-    meaning: "stock movements at the gate: `applied` here, because no api could; `already`; `gap`, \
+    meaning: "of stock, at the gate: `applied` here, because no api could; `already`; `gap`: \
               earlier ones were applied too; `not_loaded`; `unreadable`",
     worry: Some("`applied` keeps rising; any `unreadable`"),
 };
@@ -128,8 +123,8 @@ pub(crate) const RETRIES: Metric = Metric {
     kind: Kind::Counter,
     unit: "attempts",
     labels: &[],
-    meaning: "failed because a server was unreachable, and repeated",
-    worry: Some("it rises for minutes"),
+    meaning: "repeated, because a server was unreachable",
+    worry: Some("rises for minutes"),
 };
 
 /// Describes the metrics for `/metrics`. The lag is unknown until the brokers have answered.

@@ -12,10 +12,9 @@ pub(crate) const CONNECTIONS: Metric = Metric {
         name: "state",
         values: &[State::Waiting.word(), State::Working.word(), State::Answering.word(), FREE],
     }],
-    meaning: "of clients: `waiting` for a request or the rest of its head, `working` on one, \
-              `answering` (the client has not received all of the answer), and `free`, which can \
-              still be taken",
-    worry: Some("`free` is a tenth of all"),
+    meaning: "of clients: `waiting` for a request's head; `working`; `answering`, until the client \
+              has the answer; `free` to be taken",
+    worry: Some("`free` is a tenth"),
 };
 
 pub(crate) const LARGEST_ADDRESS: Metric = Metric {
@@ -23,11 +22,8 @@ pub(crate) const LARGEST_ADDRESS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "connections",
     labels: &[],
-    meaning: "connections of the address that has the most; through a proxy, its requests in \
-              progress",
-    worry: Some(
-        "[ApiAddressAtItsLimit](operate/runbook.md#apiaddressatitslimit) tells; this says how near an address is",
-    ),
+    meaning: "of the address with the most; through a proxy, its requests in progress",
+    worry: Some("[ApiAddressAtItsLimit](operate/runbook.md#apiaddressatitslimit)"),
 };
 
 pub(crate) const CONNECTIONS_ENDED: Metric = Metric {
@@ -38,9 +34,9 @@ pub(crate) const CONNECTIONS_ENDED: Metric = Metric {
         name: "reason",
         values: &[Ended::Address.word(), Ended::Memory.word(), Ended::Answer.word()],
     }],
-    meaning: "connections that the api closed: their `address` has too many; unfinished requests \
-              hold too much `memory`; a client did not take an `answer` in time",
-    worry: Some("any of `address`: it may be your proxy"),
+    meaning: "closed by the api: an `address` has too many; unfinished requests hold too much \
+              `memory`; a client takes its `answer` too slowly",
+    worry: Some("any `address`: it may be your proxy"),
 };
 
 pub(crate) const REQUESTS_HELD: Metric = Metric {
@@ -48,8 +44,8 @@ pub(crate) const REQUESTS_HELD: Metric = Metric {
     kind: Kind::Gauge,
     unit: "bytes",
     labels: &[],
-    meaning: "held by unanswered requests, beyond the first 8 KiB of each connection; at 64 MiB \
-              the api refuses longer ones",
+    meaning: "of unanswered requests, beyond 8 KiB of each connection; at 64 MiB longer ones are \
+              refused",
     worry: Some("above 32 MiB"),
 };
 

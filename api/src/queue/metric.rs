@@ -7,10 +7,9 @@ pub(crate) const APPENDS: Metric = Metric {
     kind: Kind::Counter,
     unit: "claims",
     labels: &[Label { name: "outcome", values: &[ACKNOWLEDGED, FAILED] }],
-    meaning: "queued claims that this api appended to their topic, before it answered 202: \
-              `acknowledged` by all copies; `failed`, nothing is known, the client was answered 503 \
-              and the relay goes on",
-    worry: Some("any `failed`: Kafka is slow or unreachable"),
+    meaning: "queued claims that this api appended to their topic before its 202: `acknowledged` \
+              by all copies; `failed`: unknown, answered 503, left to the relay",
+    worry: Some("any `failed`"),
 };
 
 pub(crate) const EVENT_STREAMS: Metric = Metric {
@@ -18,9 +17,9 @@ pub(crate) const EVENT_STREAMS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "streams",
     labels: &[],
-    meaning: "open streams of claims' events; at 12,288, or three quarters of `CONNECTIONS_MAX`, the \
-              api answers `OVERLOADED`",
-    worry: Some("[ApiErrors](operate/runbook.md#apierrors) tells once streams are refused"),
+    meaning: "of claims' events, open; at 12,288 or three quarters of `CONNECTIONS_MAX`, others \
+              get `OVERLOADED`",
+    worry: Some("[ApiErrors](operate/runbook.md#apierrors)"),
 };
 
 /// An append that all in-sync copies have.

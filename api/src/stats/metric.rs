@@ -7,9 +7,8 @@ pub(crate) const CLAIM_STATS: Metric = Metric {
     kind: Kind::Counter,
     unit: "answers",
     labels: &[Label { name: "fate", values: &["published", "others", "lost"] }],
-    meaning: "answers to claims in the statistics of reports: `published` under their template; \
-              `others`, published without it, because nobody knows it or this api answered for \
-              more than 256 templates in that second; `lost`, because Kafka did not take them in \
-              ten minutes, 16,384 newer messages waited too, or the api ended",
-    worry: Some("`lost` rises: reports lack these answers; `others` is a share of all"),
+    meaning: "to claims, counted for reports: `published` under their template; `others`, without \
+              one that is known, or beyond 256 templates a second; `lost`: Kafka did not take them \
+              in ten minutes, 16,384 newer messages waited, or the api ended",
+    worry: Some("any `lost`; many `others`"),
 };

@@ -34,8 +34,8 @@ pub const CLAIMS_UNDER_WAY: Metric = Metric {
     kind: Kind::Gauge,
     unit: "claims",
     labels: &[],
-    meaning: "claims in progress in this api",
-    worry: Some("above four fifths of `coupon_claims_under_way_max`"),
+    meaning: "in progress in this api",
+    worry: Some("above 80 % of `coupon_claims_under_way_max`"),
 };
 
 /// At most [`crate::claims::CLAIMS_MAX`].
@@ -44,7 +44,7 @@ pub const CLAIMS_UNDER_WAY_MAX: Metric = Metric {
     kind: Kind::Gauge,
     unit: "claims",
     labels: &[],
-    meaning: "claims in progress from which on this api answers `OVERLOADED` (`CLAIMS_UNDER_WAY_MAX`)",
+    meaning: "`CLAIMS_UNDER_WAY_MAX`: from there on, `OVERLOADED`",
     worry: None,
 };
 
@@ -76,12 +76,11 @@ pub const GATE_VERDICTS: Metric = Metric {
             "banned",
         ],
     }],
-    meaning: "the gate's answer: `admitted`, `queued`, `outbox_full` (its relays are behind), \
-              `too_many_queued` (200 claims of this user wait), \
-              `look_first` (MySQL is asked for the key before the claim is queued), \
-              `replay` (the key is known), `key_reused`, or a \
-              refusal: `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, \
-              `insufficient`, `banned` (too many holds lapsed); `not_loaded`, `other_epoch` and `too_old` come from new gates",
+    meaning: "the gate's answers: `admitted`; `queued`; `outbox_full`: relays are behind; \
+              `too_many_queued`: 200 of the user's claims wait; `look_first`: MySQL is asked for \
+              the key before queueing; `replay`: the key is known; `key_reused`; refused: \
+              `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, `insufficient`, \
+              `banned`; of new gates: `not_loaded`, `other_epoch`, `too_old`",
     worry: Some("`not_loaded` keeps rising; any `outbox_full`"),
 };
 
@@ -90,8 +89,7 @@ pub const LOCAL_REFUSALS: Metric = Metric {
     kind: Kind::Counter,
     unit: "claims",
     labels: &[],
-    meaning: "claims of templates that are sold out which this api refused without asking the gate: \
-              it knew that their users have no entry there",
+    meaning: "of sold-out templates, refused without the gate, where their users have no entry",
     worry: None,
 };
 
@@ -100,7 +98,7 @@ pub const SOLD_OUT_TEMPLATES: Metric = Metric {
     kind: Kind::Gauge,
     unit: "templates",
     labels: &[],
-    meaning: "sold out templates whose claims this api refuses without asking the gate, at most 256",
+    meaning: "sold out, whose claims this api refuses itself; at most 256",
     worry: None,
 };
 
@@ -109,8 +107,7 @@ pub const SOLD_OUT_BYTES: Metric = Metric {
     kind: Kind::Gauge,
     unit: "bytes",
     labels: &[],
-    meaning: "held by this api for the users that have an entry at the gates of these templates, at \
-              most 16,000,000",
+    meaning: "of this api, for users with an entry at these templates' gates; at most 16,000,000",
     worry: None,
 };
 
@@ -120,10 +117,9 @@ pub const ACCEPTS: Metric = Metric {
     kind: Kind::Counter,
     unit: "claims",
     labels: &[Label { name: "outcome", values: &["accepted", "answered", "unknown"] }],
-    meaning: "answers to claims that the gate queued: `accepted`, 202; `answered`, the key had its \
-              answer in MySQL; `unknown`, how durably it is queued could not be found out, or MySQL \
-              could not be asked for the key: 503, and it may land",
-    worry: Some("`unknown` keeps rising: the broker, a replica of the gate, or MySQL is away"),
+    meaning: "answers to queued claims: `accepted`: 202; `answered`: MySQL had the key's answer; \
+              `unknown`: 503, and it may land",
+    worry: Some("`unknown` keeps rising"),
 };
 
 pub const LANDING_QUEUE: Metric = Metric {
@@ -132,7 +128,7 @@ pub const LANDING_QUEUE: Metric = Metric {
     unit: "admissions",
     labels: &[],
     meaning: "waiting for the next transaction",
-    worry: Some("it stays above 1,000: MySQL is slow or unreachable"),
+    worry: Some("stays above 1,000"),
 };
 
 pub const BATCH_SIZE: Metric = Metric {
@@ -140,7 +136,7 @@ pub const BATCH_SIZE: Metric = Metric {
     kind: Kind::Histogram,
     unit: "coupons",
     labels: &[],
-    meaning: "coupons of one transaction, at most 1,000; grows with the load",
+    meaning: "of one transaction, at most 1,000; grows with the load",
     worry: None,
 };
 
@@ -149,7 +145,7 @@ pub const BATCH_SECONDS: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "duration of one transaction with its repetitions, until the commit's answer",
+    meaning: "of one transaction with its repetitions, until the commit's answer",
     worry: Some("p99 above 0.5"),
 };
 
@@ -161,10 +157,10 @@ pub const LANDING_RETRIES: Metric = Metric {
         name: "reason",
         values: &["refused", "conflict", "set_aside", "coupon_id", "error"],
     }],
-    meaning: "repeated transactions: `conflict`, a deadlock or lock wait; `set_aside`, a stock row \
-              was locked and its template is landed separately; `refused`, one of its claims could \
-              not land; `coupon_id`, an id was taken; `error`, MySQL refused the statement",
-    worry: Some("any `error`; many `conflict`, or `set_aside`"),
+    meaning: "repeated transactions: `conflict`: deadlock or lock wait; `set_aside`: a stock row \
+              was locked, its template lands separately; `refused`: a claim could not land; \
+              `coupon_id`: an id was taken; `error`: MySQL refused the statement",
+    worry: Some("any `error`; many `conflict` or `set_aside`"),
 };
 
 /// The decisions are what `claims::label::decision` returns.
@@ -186,11 +182,10 @@ pub const GUARD_REJECTIONS: Metric = Metric {
             "retry",
         ],
     }],
-    meaning: "admissions that MySQL did not land. `number_taken` and `short` are disagreements \
-              between Redis and MySQL (`short` is expected just after a cut of the stock). The \
-              others follow from an event in between: `landed` and `landed_elsewhere` from a lost \
-              answer or gate, `rejected` from a queue before, `fenced` from a slow claim, \
-              `stale_epoch` from a rebuild, `not_open` from a pause or end; `retry` from no event",
+    meaning: "admitted, not landed by MySQL. Redis and MySQL disagree: `number_taken`, `short` \
+              (expected after a cut). Something came between: `landed`, `landed_elsewhere` (a lost \
+              answer or gate), `rejected` (queued before), `fenced`, `stale_epoch` (rebuild), \
+              `not_open` (pause, end). Nothing did: `retry`",
     worry: Some("any `number_taken` or `short`"),
 };
 
@@ -199,8 +194,8 @@ pub const SETTLING_QUEUE: Metric = Metric {
     kind: Kind::Gauge,
     unit: "admissions",
     labels: &[],
-    meaning: "landed, and not settled at the gate yet",
-    worry: Some("above 10,000: the gate's Redis is slow"),
+    meaning: "landed, not yet settled at the gate",
+    worry: Some("above 10,000"),
 };
 
 pub const IN_FLIGHT_OLDEST: Metric = Metric {
@@ -208,9 +203,9 @@ pub const IN_FLIGHT_OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest admission in flight for longer than 10 s; 0: none. All apis see \
-              the same gates: take the maximum",
-    worry: Some("[ClaimsStuck](operate/runbook.md#claimsstuck) tells of more than 60"),
+    meaning: "age of the oldest admission in flight for over 10 s, 0 without one; take the maximum \
+              of all apis",
+    worry: Some("above 60: [ClaimsStuck](operate/runbook.md#claimsstuck)"),
 };
 
 pub const STUCK: Metric = Metric {
@@ -218,7 +213,7 @@ pub const STUCK: Metric = Metric {
     kind: Kind::Gauge,
     unit: "admissions",
     labels: &[],
-    meaning: "in flight for more than a minute; take the maximum here too",
+    meaning: "in flight for over a minute; take the maximum of all apis",
     worry: Some("above 0"),
 };
 
@@ -227,9 +222,9 @@ pub const QUEUED_OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "age of the oldest queued admission without an answer, of those older than 10 s; 0: \
-              none. All apis see the same gates: take the maximum",
-    worry: Some("above 60: the relay, the broker, the claim landers or MySQL do not keep up"),
+    meaning: "age of the oldest queued admission without an answer for over 10 s, 0 without one; \
+              take the maximum of all apis",
+    worry: Some("above 60"),
 };
 
 pub const RESOLVED: Metric = Metric {
@@ -237,10 +232,10 @@ pub const RESOLVED: Metric = Metric {
     kind: Kind::Counter,
     unit: "admissions",
     labels: &[Label { name: "action", values: &["settled", "released", "busy", "unreadable"] }],
-    meaning: "admissions whose process died or hung: `settled`, they had landed; `released`, they \
-              never will; `busy`, another process was landing them; `unreadable`, this version cannot \
-              read the row of a queued claim, which is left alone, at every look",
-    worry: Some("it rises although no api ended; any `unreadable`"),
+    meaning: "whose process died or hung: `settled`: landed; `released`: never will; `busy`: \
+              another process was landing them; `unreadable`: this version cannot read a queued \
+              claim's row, at every look",
+    worry: Some("rises although no api ended; any `unreadable`"),
 };
 
 pub const MISSING_STOCK: Metric = Metric {
@@ -248,8 +243,7 @@ pub const MISSING_STOCK: Metric = Metric {
     kind: Kind::Gauge,
     unit: "coupons",
     labels: &[],
-    meaning: "stock in MySQL that certainly no gate has: it is not sold until the rebuild, which \
-              then begins; each api reports what its keeper sees",
+    meaning: "in MySQL but certainly in no gate, as this api's keeper sees it",
     worry: Some("above 0"),
 };
 
@@ -258,9 +252,9 @@ pub const NOT_LOADED_OPENS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "until the first claim window opens of those whose gate should be loaded and is not; \
-              below 0: it is open; NaN: every gate is loaded",
-    worry: Some("below 180: the window may open without its gate"),
+    meaning: "until the first window opens whose gate should be loaded and is not; negative: open; \
+              NaN: all are loaded",
+    worry: Some("below 180"),
 };
 
 pub const REBUILDS: Metric = Metric {
@@ -268,9 +262,9 @@ pub const REBUILDS: Metric = Metric {
     kind: Kind::Counter,
     unit: "rebuilds",
     labels: &[Label { name: "result", values: &["open", "closed", "left", "failed"] }],
-    meaning: "rebuilds of gates: `open`; `closed`, the queue of a template that is over; `left` to \
-              another process; `failed`",
-    worry: Some("`failed`; `open` although Redis did not restart"),
+    meaning: "of gates: `open`; `closed`: the queue of a template that is over; `left` to another \
+              process; `failed`",
+    worry: Some("`failed`; `open` without a restart of Redis"),
 };
 
 pub const UNREADABLE: Metric = Metric {
@@ -278,8 +272,7 @@ pub const UNREADABLE: Metric = Metric {
     kind: Kind::Counter,
     unit: "gates",
     labels: &[],
-    meaning: "restarted under a new epoch because a user's entry or a key could not be read; the \
-              log names it",
+    meaning: "restarted under a new epoch: a user's entry or a key was unreadable",
     worry: Some("any"),
 };
 
@@ -288,10 +281,8 @@ pub const REBUILD_SECONDS: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "duration of a rebuild, until the gate was open",
-    worry: Some(
-        "[GateNotLoaded](operate/runbook.md#gatenotloaded) tells of a gate that stays closed; this says how long each was",
-    ),
+    meaning: "of a rebuild, until the gate was open",
+    worry: Some("[GateNotLoaded](operate/runbook.md#gatenotloaded)"),
 };
 
 pub const DRAIN_OLDEST: Metric = Metric {
@@ -299,8 +290,7 @@ pub const DRAIN_OLDEST: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "how long the oldest rebuild of this api has been waiting for queued claims to land; 0: \
-              none waits. Meanwhile its template answers `GATE_LOADING`. Of a template that is over, \
-              what is beyond a minute",
-    worry: Some("above 10: the relay, the broker, the claim landers or MySQL are away"),
+    meaning: "how long this api's oldest rebuild has waited for queued claims, 0 without one; of a \
+              template that is over: beyond a minute",
+    worry: Some("above 10"),
 };

@@ -26,7 +26,7 @@ const BUILD_INFO: Metric = Metric {
     kind: Kind::Gauge,
     unit: "1",
     labels: &[Label { name: "version", values: &[] }, Label { name: "commit", values: &[] }],
-    meaning: "always 1; the labels say which build runs",
+    meaning: "1; the labels name the build",
     worry: None,
 };
 
@@ -44,7 +44,7 @@ pub(crate) const UP_TO: Metric = Metric {
     kind: Kind::Gauge,
     unit: "0 or 1",
     labels: &[Label { name: "server", values: &[] }, Label { name: "address", values: &[] }],
-    meaning: "1: the server answers this process; `/readyz` says since when, or why not",
+    meaning: "1: the server answers this process; `/readyz` says more",
     worry: Some("0 for a minute"),
 };
 

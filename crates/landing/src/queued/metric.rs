@@ -30,12 +30,11 @@ pub const CLAIMS: Metric = Metric {
             "unlandable",
         ],
     }],
-    meaning: "how queued claims ended: `landed`; rejected, as `sold_out`, `insufficient_stock` (both \
-              expected just after a cut of the stock), `limit_reached`, `paused`, `ended` (both by an \
-              operator) or `failed` (MySQL refuses its rows: the dead letters have it); \
-              `landed_before` and `rejected_before`, a repetition; `elsewhere`, its key has its answer \
-              under another claim; `fenced`; `too_late`, its epoch was given up before it came; \
-              `unknown_template` and `unlandable`, without a row, in the dead letters",
+    meaning: "queued claims by end: `landed`; `sold_out`, `insufficient_stock` (expected after a \
+              cut); `limit_reached`; `paused`, `ended` by an operator; `failed`: MySQL refuses its \
+              rows, a dead letter; `landed_before`, `rejected_before`: repeated; `elsewhere`: its \
+              key has its answer under another claim; `fenced`; `too_late`: its epoch was given \
+              up; `unknown_template`, `unlandable`: no row, a dead letter",
     worry: Some(
         "any `failed`, `unknown_template`, `unlandable` or `limit_reached`; `sold_out` without a cut",
     ),
@@ -46,8 +45,8 @@ pub const WRONG_GATES: Metric = Metric {
     kind: Kind::Counter,
     unit: "gates",
     labels: &[],
-    meaning: "a gate had given out a user's number that was taken: the claim lands with another, and \
-              the gate begins a new epoch",
+    meaning: "that gave out a user's number that was taken: the claim lands with another, the gate \
+              gets a new epoch",
     worry: Some("any"),
 };
 
@@ -56,7 +55,7 @@ pub const BATCH_SIZE: Metric = Metric {
     kind: Kind::Histogram,
     unit: "coupons",
     labels: &[],
-    meaning: "coupons of one batch of claims; one transaction lands at most 1,000 of them",
+    meaning: "of one batch of claims; a transaction lands at most 1,000",
     worry: None,
 };
 
@@ -65,9 +64,9 @@ pub const BATCH_SECONDS: Metric = Metric {
     kind: Kind::Histogram,
     unit: "seconds",
     labels: &[],
-    meaning: "duration of one batch, until each of its claims had its end; it includes waits for MySQL",
+    meaning: "of one batch, until each claim's end, waits included",
     worry: Some(
-        "[ClaimLanderBehind](operate/runbook.md#claimlanderbehind) tells; then p99 above 2 means that MySQL is slow",
+        "[ClaimLanderBehind](operate/runbook.md#claimlanderbehind); p99 above 2: MySQL is slow",
     ),
 };
 
@@ -79,9 +78,9 @@ pub const RETRIES: Metric = Metric {
         name: "reason",
         values: &["refused", "conflict", "locked", "coupon_id", "error"],
     }],
-    meaning: "repeated transactions: `refused`, one of the claims could not land; `conflict`, a \
-              deadlock or lock wait; `locked`, a stock row was locked and its claims are landed last; \
-              `coupon_id`, an id was taken; `error`, MySQL refused the rows of a claim",
+    meaning: "repeated: `refused`: a claim could not land; `conflict`: deadlock or lock wait; \
+              `locked`: a stock row was locked, its claims land last; `coupon_id`: an id was \
+              taken; `error`: MySQL refused a claim's rows",
     worry: Some("any `error`; many `conflict` or `locked`"),
 };
 
@@ -90,8 +89,6 @@ pub const UNREPORTED: Metric = Metric {
     kind: Kind::Counter,
     unit: "claims",
     labels: &[],
-    meaning: "their gate was not told how they ended, because it did not answer; the resolver finds them",
-    worry: Some(
-        "[AdmissionsAbandoned](operate/runbook.md#admissionsabandoned) tells once the resolver ended them",
-    ),
+    meaning: "whose gate did not answer when told their end; the resolver finds them",
+    worry: Some("[AdmissionsAbandoned](operate/runbook.md#admissionsabandoned)"),
 };

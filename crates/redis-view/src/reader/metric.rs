@@ -7,10 +7,10 @@ pub const REBUILDS: Metric = Metric {
     kind: Kind::Counter,
     unit: "rebuilds",
     labels: &[Label { name: "result", values: &["whole", "overtaken", "failed"] }],
-    meaning: "finished rebuilds of views: `whole`; `overtaken`, the view was lost or dropped \
-              meanwhile; `failed`, Redis or MySQL did not answer",
+    meaning: "of views: `whole`; `overtaken`: the view was lost or dropped meanwhile; `failed`: \
+              Redis or MySQL did not answer",
     worry: Some(
-        "[ApiErrors](operate/runbook.md#apierrors) and [ViewTooSmall](operate/runbook.md#viewtoosmall) tell; then `failed` says that a server is the cause",
+        "[ApiErrors](operate/runbook.md#apierrors), [ViewTooSmall](operate/runbook.md#viewtoosmall)",
     ),
 };
 
@@ -19,7 +19,7 @@ pub const DROPPED_VIEWS: Metric = Metric {
     kind: Kind::Counter,
     unit: "views",
     labels: &[Label { name: "reason", values: &["unreadable", "wrong_type"] }],
-    meaning: "lists that a reader found damaged and dropped: `unreadable` or `wrong_type`; the log \
-              names the user",
+    meaning: "damaged lists that a reader dropped: `unreadable`, `wrong_type`; the log names the \
+              user",
     worry: Some("any"),
 };
