@@ -35,9 +35,10 @@ use crate::ids::id_clock::IdClock;
 /// that long less twice [`LOSS`] and queued claims still get ids; they are promised ten minutes.
 const LEASE: Duration = Duration::from_secs(20 * 60);
 
-/// Duration of a lease that has not been renewed yet. A process that dies before costs the number for this time only.
-/// Longer than [`LOSS`] and two renewals, so that the first renewal counts before this lease ends.
-const FIRST_LEASE: Duration = Duration::from_secs(3 * 60);
+/// Duration of a lease that has not been renewed yet, and its range of ids. The promised ten minutes hold from the first
+/// moment on: MySQL may go away at any time until the first renewal counts, which is [`LOSS`] and two renewals after the
+/// start. A process that dies before costs the number for this time: 1,024 numbers allow 78 such starts a minute.
+const FIRST_LEASE: Duration = Duration::from_secs(13 * 60);
 
 /// Interval between renewals of the lease.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
@@ -355,7 +356,9 @@ mod tests {
 
     use ferroid::generator::AtomicSnowflakeGenerator;
 
-    use super::{LEASE, LOSS, Leased, Renewed, id_clock::IdClock, made_at, millis};
+    use super::{
+        FIRST_LEASE, LEASE, LOSS, Leased, RENEW_EVERY, Renewed, id_clock::IdClock, made_at, millis,
+    };
 
     /// Views order coupons by the digits of their ids, MySQL by their numeric values. Both orders agree if all ids have
     /// the same length.
@@ -371,6 +374,24 @@ mod tests {
         let end = |seconds| millis(Duration::from_secs(seconds) + LEASE);
         let at = start + Duration::from_secs(seconds);
         leased.renewed(end(seen), Renewed { at, last_ms: end(seconds) });
+    }
+
+    /// MySQL may go away at any second of a process's first hour.
+    #[test]
+    fn ids_outlast_mysql_by_ten_minutes_from_the_start_on() {
+        let start = Instant::now();
+        let generator = AtomicSnowflakeGenerator::new(0, IdClock::new());
+        let last_ms = millis(FIRST_LEASE);
+        let mut leased = Leased { worker: 0, last_ms, young: None, generator };
+        let mut seen = 0;
+        for second in 0..3_600 {
+            if second % RENEW_EVERY.as_secs() == 0 {
+                renew(&mut leased, start, seen, second);
+                seen = second;
+            }
+            let left = leased.last_ms - millis(Duration::from_secs(second));
+            assert!(left >= millis(Duration::from_secs(600)), "{left} ms after {second} s");
+        }
     }
 
     #[test]
