@@ -71,7 +71,7 @@ impl Bare {
     /// The process does not start.
     pub async fn start(stage: &Stage) -> Result<Self> {
         let generation = stage.sources.view.generation(coupon::UserId(0)).await?;
-        let mut again = Self::again()?;
+        let mut again = Self::again("view")?;
         again
             .args(["--view-redis-url", &stage.platform.endpoints.view_redis_url])
             .args(["--key-prefix", &stage.platform.options.key_prefix])
@@ -79,10 +79,10 @@ impl Bare {
         Self::run(again).await
     }
 
-    /// This program again with the `bare` command, which is to [`listen`].
-    pub(crate) fn again() -> Result<Command> {
+    /// This program again with the command `bare` of a scenario, which is to [`listen`].
+    pub(crate) fn again(scenario: &str) -> Result<Command> {
         let mut again = Command::new(env::current_exe()?);
-        again.arg("bare").stdout(Stdio::piped()).kill_on_drop(true);
+        again.args([scenario, "bare"]).stdout(Stdio::piped()).kill_on_drop(true);
         Ok(again)
     }
 

@@ -1,7 +1,7 @@
 //! Figures next to baselines, measured in one run on one machine: only their ratio applies
 //! elsewhere.
 //!
-//! Each module measures one thing; the binaries in `bin/` combine them.
+//! Each module measures one thing; `scenarios/` combines them.
 
 pub mod bare;
 pub mod cdc;
@@ -20,6 +20,7 @@ pub mod queued;
 pub mod redeem;
 pub mod redis_tools;
 pub mod report;
+pub mod scenarios;
 pub mod stage;
 pub mod storm;
 pub mod tailer;

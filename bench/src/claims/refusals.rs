@@ -63,7 +63,7 @@ pub async fn measure(stage: &Stage) -> Result<Refused> {
     }
     let per_s = per_second(&stage.api, template, winners, 201).await?;
     let options = &stage.platform.options;
-    let mut again = Bare::again()?;
+    let mut again = Bare::again("claims")?;
     again.env("BARE_SECRET", &options.jwt_secret);
     let bare = Bare::run(again).await?;
     let api = Api::new(&bare.url, &options.jwt_secret, &options.operator_key, stage.clock.clone())?;

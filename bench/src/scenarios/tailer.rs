@@ -1,11 +1,11 @@
-//! `tailer`: the tailer on backlogs of a million bulk rows, of single-row transactions and of mixed updates, and when
+//! `./dev bench tailer`: the tailer on backlogs of a million bulk rows, of single-row transactions and of mixed updates, and when
 //! idle, next to its peers and the libraries below it. Exit code 1: something failed.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     cdc::{
         broker::Broker,
         ceilings, drain,
@@ -15,10 +15,10 @@ use bench::{
         load::{Load, Part},
         peers::ServerAccess,
     },
-    report::{self, Machine, exit_code, quantiles, row, write_json},
+    report::{self, Machine, quantiles, row, write_json},
     stage::BareServers,
 };
-use clap::Parser;
+use clap::Args;
 use devstack::Options;
 use mysql_store::migrate;
 use runtime::Clock;
@@ -26,8 +26,8 @@ use serde::Serialize;
 use shopper::Latency;
 
 /// Measures rows per second into Kafka, memory and delay, next to a hand-written tailer and Debezium Server.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -88,11 +88,7 @@ struct Quantiles {
 
 // One thread: child processes are tied to the thread that starts them.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    exit_code("tailer", run(Cli::parse()).await)
-}
-
-/// State shared by all parts.
+async /// State shared by all parts.
 struct Setup {
     lineup: Lineup,
     load: Load,
@@ -101,7 +97,8 @@ struct Setup {
     rounds: usize,
 }
 
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     // The broker works for ten minutes and uses a third of the machine, so it runs optimised.
     let options = Options { kafka_optimised: true, ..Options::default() };
     let servers = BareServers::start_with(&options).await?;

@@ -1,26 +1,26 @@
-//! `view`: how soon a coupon is visible, lists per second, how fast lost views are rebuilt, and page latency of a very
+//! `./dev bench view`: how soon a coupon is visible, lists per second, how fast lost views are rebuilt, and page latency of a very
 //! long list. Exit code 1: something failed, or an invariant is broken afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     bare,
     claims::hot,
     lists::{self, List, ListFigures, Pages},
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
     visible,
 };
-use clap::{Parser, Subcommand};
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use shopper::Latency;
 
 /// Measures commit to visible at a quarter and half of capacity, lists next to a bare route, rebuilds per second, and
 /// pages of ten thousand coupons next to those of ten.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -62,17 +62,15 @@ struct Figures {
     api_peak_mib: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = match cli.part {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
+    match cli.part {
         Some(Part::Bare(options)) => bare::serve(options).await,
-        None => run(cli.json).await,
-    };
-    exit_code("view", done)
+        None => measure(cli.json).await,
+    }
 }
 
-async fn run(json: Option<PathBuf>) -> Result<()> {
+async fn measure(json: Option<PathBuf>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

@@ -1,24 +1,24 @@
-//! `queued`: queued claims beside direct ones, on the same platform in the same run. Exit code 1: something failed, or an
+//! `./dev bench queued`: queued claims beside direct ones, on the same platform in the same run. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     claims::hot,
     queued::{accept, backlog, relay, waiting},
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
-use clap::Parser;
+use clap::Args;
 use devstack::OwnView;
 use serde::Serialize;
 use shopper::Latency;
 
 /// Measures accepted and landed claims per second, the time of a 202 at half load, a backlog's drain and its estimates,
 /// the relay by its workers, and the memory of waiting clients.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -57,12 +57,9 @@ struct RelayFigures {
     relayed_per_s: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("queued", run(Cli::parse().json).await)
-}
-
-async fn run(json: Option<PathBuf>) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
+    let Cli { json } = cli;
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

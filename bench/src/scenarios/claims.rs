@@ -1,10 +1,10 @@
-//! `claims`: what a claim costs, process by process, and how fast claims are landed and refused. Exit code 1: something failed,
+//! `./dev bench claims`: what a claim costs, process by process, and how fast claims are landed and refused. Exit code 1: something failed,
 //! or an invariant is broken afterwards.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
-use bench::{
+use crate::{
     claims::{
         arrivals,
         coalescing::{Batches, Coalesced},
@@ -17,10 +17,10 @@ use bench::{
     },
     machine::cpu::{CROWD, Cpu},
     machine::memory::Memory,
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
-use clap::{Parser, Subcommand};
+use clap::{Args, Subcommand};
 use runtime::Clock;
 use serde::Serialize;
 
@@ -43,8 +43,8 @@ const BEHIND: [&str; 5] = ["kafka", "redis-view", "cdc-tailer", "sync-consumer",
 
 /// Measures landed claims per second, their CPU time by process, their answers' times, memory under a steady load, the
 /// gate, and refusals.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -108,17 +108,15 @@ struct Load {
     max_ms: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let done = match cli.command {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
+    match cli.command {
         Some(Command::Bare(options)) => refusals::serve(options).await,
-        None => run(cli.json, cli.steady_minutes).await,
-    };
-    exit_code("claims", done)
+        None => measure(cli.json, cli.steady_minutes).await,
+    }
 }
 
-async fn run(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
+async fn measure(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
     let servers = BareServers::start_for_minutes().await?;
     let machine = report::machine(&servers)?;
     let [thin_1_per_s, thin_per_s] = thin_rates(&servers).await?;

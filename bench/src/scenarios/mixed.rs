@@ -1,22 +1,22 @@
-//! `mixed`: an ordinary day, in which as many coupons and holds end as are claimed: how late they end, and what that costs
+//! `./dev bench mixed`: an ordinary day, in which as many coupons and holds end as are claimed: how late they end, and what that costs
 //! the claims. Exit code 1: something failed, or an invariant is broken afterwards.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     claims::hot,
     mixed::{self, CLAIMS_PER_S, Mixed},
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
 };
-use clap::Parser;
+use clap::Args;
 use devstack::Flavor;
 use serde::Serialize;
 
 /// Measures how late coupons and holds end in an ordinary load, and the claims beside them.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -44,12 +44,8 @@ struct Figures {
     claims_p99_ratio: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("mixed", run(Cli::parse()).await)
-}
-
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     let servers = BareServers::start_as_installed_of(cli.flavor).await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

@@ -1,19 +1,18 @@
-//! `grants`: how many users a job of grants serves each second, and how long a user's own claim takes meanwhile. Exit code
+//! `./dev bench grants`: how many users a job of grants serves each second, and how long a user's own claim takes meanwhile. Exit code
 //! 1: something failed, or an invariant is broken afterwards.
 
 use std::{
     path::PathBuf,
-    process::ExitCode,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
-use bench::{
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+use crate::{
+    report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
 use chrono::TimeDelta;
-use clap::Parser;
+use clap::Args;
 use coupon::{TemplateId, UserId};
 use reqwest::Method;
 use serde::Serialize;
@@ -30,8 +29,8 @@ const FIRST_CLAIMER: i64 = 1_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Measures a job of ten thousand grants, and claims beside it.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -51,12 +50,9 @@ struct Figures {
     claim_beside_p99_ms: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("grants", run(Cli::parse().json).await)
-}
-
-async fn run(json: Option<PathBuf>) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
+    let Cli { json } = cli;
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

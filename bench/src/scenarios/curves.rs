@@ -1,18 +1,18 @@
-//! `curves`: draws the newest run in a results file. Exit code 1: there is none, or a file cannot be read or written.
+//! `./dev bench curves`: draws the newest run in a results file. Exit code 1: there is none, or a file cannot be read or written.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result};
-use bench::{
+use crate::{
     curves::{Run, answers, rates},
-    report::{exit_code, row},
+    report::{row},
 };
-use clap::Parser;
+use clap::Args;
 use devstack::project_root;
 
 /// Draws what `./dev bench claims` measured: answers at shares of the capacity, and rates.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// The results file, or one that `./dev bench claims --json` wrote.
     #[arg(long, value_name = "FILE", default_value_os_t = project_root().join("bench/results/claim_cost.json"))]
     from: PathBuf,
@@ -21,11 +21,8 @@ struct Cli {
     to: PathBuf,
 }
 
-fn main() -> ExitCode {
-    exit_code("curves", draw(&Cli::parse()))
-}
-
-fn draw(cli: &Cli) -> Result<()> {
+/// Draws.
+pub fn run(cli: &Cli) -> Result<()> {
     let from = cli.from.display();
     let json = fs::read_to_string(&cli.from).with_context(|| format!("cannot read {from}"))?;
     let run = Run::newest(&json).with_context(|| format!("cannot draw {from}"))?;

@@ -1,21 +1,21 @@
-//! `redeem`: redemptions per second beside claims per second, on the same platform in the same run. Exit code 1: something
+//! `./dev bench redeem`: redemptions per second beside claims per second, on the same platform in the same run. Exit code 1: something
 //! failed, or an invariant is broken afterwards.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     claims::hot,
     redeem,
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
 };
-use clap::Parser;
+use clap::Args;
 use serde::Serialize;
 
 /// Measures landed claims per second, and redemptions per second: one transaction each, with its audit line.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -35,12 +35,8 @@ struct Figures {
     redeemed_at_half_p99_ms: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("redeem", run(Cli::parse()).await)
-}
-
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

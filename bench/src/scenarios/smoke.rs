@@ -1,22 +1,22 @@
-//! `smoke`: the most important figures, in a minute. Exit code 1: something failed, or an invariant is broken
+//! `./dev bench smoke`: the most important figures, in a minute. Exit code 1: something failed, or an invariant is broken
 //! afterwards.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     claims::{hot, thin},
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
     tailer, visible,
 };
-use clap::Parser;
+use clap::Args;
 use runtime::Clock;
 use serde::Serialize;
 
 /// Measures landed claims per second next to thin transactions, commit to visible, and the tailer's rows per second.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -37,12 +37,8 @@ struct Figures {
     tailer_rows_per_s: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("smoke", run(Cli::parse()).await)
-}
-
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let thin_url = servers.stack.endpoints().url_of_database("thin");

@@ -1,19 +1,19 @@
-//! `holds`: coupons whose holds end in the same second, beside claims; a lone lapse until its unit has a new owner; payments;
+//! `./dev bench holds`: coupons whose holds end in the same second, beside claims; a lone lapse until its unit has a new owner; payments;
 //! the rebuild of a gate with many users; landings of held coupons beside others. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
-use bench::{
+use crate::{
     claims::hot,
     holds,
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
     storm::Claims,
 };
 use chrono::TimeDelta;
-use clap::Parser;
+use clap::Args;
 use serde::Serialize;
 use shopper::Latency;
 
@@ -24,8 +24,8 @@ const BASELINE: Duration = Duration::from_secs(30);
 const FIRST: i64 = 10_000_000;
 
 /// Measures lapses per second beside claims, a lone lapse, payments, a rebuild, and landings of held coupons.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -63,12 +63,8 @@ struct Figures {
     claims_p99_ratio: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("holds", run(Cli::parse()).await)
-}
-
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     let servers = BareServers::start_as_installed().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

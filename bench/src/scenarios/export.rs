@@ -1,20 +1,20 @@
-//! `export`: rows per second of a template's coupons over HTTP, as CSV and as NDJSON, beside the same reads without HTTP in
+//! `./dev bench export`: rows per second of a template's coupons over HTTP, as CSV and as NDJSON, beside the same reads without HTTP in
 //! the same run; and the api's memory. Exit code 1: something failed.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf};
 
 use anyhow::{Context as _, Result};
-use bench::{
+use crate::{
     export::{self, ROWS},
-    report::{self, Machine, exit_code, row, write_json},
+    report::{self, Machine, row, write_json},
     stage::{BareServers, Stage},
 };
-use clap::Parser;
+use clap::Args;
 use serde::Serialize;
 
 /// Measures exports of a million coupons.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -36,12 +36,8 @@ struct Figures {
     api_peak_mib: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("export", run(Cli::parse()).await)
-}
-
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;

@@ -1,21 +1,21 @@
-//! `overload`: what claims are answered while more come than can be landed. Exit code 1: something failed, or an invariant is
+//! `./dev bench overload`: what claims are answered while more come than can be landed. Exit code 1: something failed, or an invariant is
 //! broken afterwards.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Result, ensure};
-use bench::{
+use crate::{
     cdc::usage::Usage,
     claims::hot,
     overload::{
         flood::{self, Figures as Answers, Load, Outcome},
         slow,
     },
-    report::{self, Machine, conclude, exit_code, quantiles, row},
+    report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
 use chrono::TimeDelta;
-use clap::Parser;
+use clap::Args;
 use coupon::UserId;
 use serde::Serialize;
 use shopper::{Crowd, NewTemplate, Wish};
@@ -53,8 +53,8 @@ const LIMITS: [(&str, &str); 2] =
 
 /// Measures the answers at five times the capacity, of a slow database, of a hundred thousand users at the door, and
 /// beside a user who floods; and the api's memory.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -85,12 +85,8 @@ struct Figures {
     api_peak_mib: f64,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("overload", run(Cli::parse()).await)
-}
-
-async fn run(Cli { json, under_way }: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(Cli { json, under_way }: Cli) -> Result<()> {
     let servers = BareServers::start_for_minutes().await?;
     let machine = report::machine(&servers)?;
     let under_way = under_way.map(|most| most.to_string());

@@ -1,18 +1,18 @@
-//! `expiry`: a million coupons that end in the same second, alone and next to claims; lone
+//! `./dev bench expiry`: a million coupons that end in the same second, alone and next to claims; lone
 //! deadlines; millions of waiting coupons. Exit code 1: something failed, or a coupon ended
 //! wrongly.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, ensure};
-use bench::{
+use crate::{
     claims::hot,
     lone, pending,
-    report::{self, Machine, exit_code, quantiles, row, write_json},
+    report::{self, Machine, quantiles, row, write_json},
     stage::{BareServers, Stage},
     storm::{self, Claimed, Claims},
 };
-use clap::Parser;
+use clap::Args;
 use coupon::UserId;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use mysql_store::{connect, verify::bad_ends};
@@ -30,8 +30,8 @@ const FIRST: i64 = 10_000_000;
 const CONNECTIONS: usize = 64;
 
 /// Measures flips per second next to a raw update, lateness, memory and start.
-#[derive(Parser)]
-struct Cli {
+#[derive(Args)]
+pub struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -85,12 +85,8 @@ struct Waiting {
     kernel_caches_dropped: bool,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    exit_code("expiry", run(Cli::parse()).await)
-}
-
-async fn run(cli: Cli) -> Result<()> {
+/// Runs it.
+pub async fn run(cli: Cli) -> Result<()> {
     let mut servers = BareServers::start_as_installed().await?;
     let machine = report::machine(&servers)?;
     let ceiling_url = servers.stack.endpoints().url_of_database("ceiling");
