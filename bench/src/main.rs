@@ -11,6 +11,7 @@ use bench::{
     },
 };
 use clap::Parser;
+use tokio::runtime::Builder;
 
 /// Measures figures beside baselines.
 #[derive(Parser)]
@@ -31,9 +32,19 @@ enum Bench {
     View(view::Cli),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let done = match Bench::parse() {
+fn main() -> ExitCode {
+    let bench = Bench::parse();
+    // The tailer's peers get the cores that its bench does not need.
+    let mut runtime = match bench {
+        Bench::Tailer(_) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let done = runtime.enable_all().build().map_err(Into::into);
+    exit_code("bench", done.and_then(|runtime| runtime.block_on(run(bench))))
+}
+
+async fn run(bench: Bench) -> anyhow::Result<()> {
+    match bench {
         Bench::Claims(cli) => claims::run(cli).await,
         Bench::Curves(cli) => curves::run(&cli),
         Bench::Expiry(cli) => expiry::run(cli).await,
@@ -47,6 +58,5 @@ async fn main() -> ExitCode {
         Bench::Smoke(cli) => smoke::run(cli).await,
         Bench::Tailer(cli) => tailer::run(cli).await,
         Bench::View(cli) => view::run(cli).await,
-    };
-    exit_code("bench", done)
+    }
 }

@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result};
 use crate::{
     claims::{
         arrivals,
@@ -20,6 +19,7 @@ use crate::{
     report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use runtime::Clock;
 use serde::Serialize;

@@ -2,11 +2,11 @@
 
 use std::{fs, path::PathBuf};
 
-use anyhow::{Context as _, Result};
 use crate::{
     curves::{Run, answers, rates},
-    report::{row},
+    report::row,
 };
+use anyhow::{Context as _, Result};
 use clap::Args;
 use devstack::project_root;
 

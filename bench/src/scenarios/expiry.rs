@@ -4,7 +4,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Result, ensure};
 use crate::{
     claims::hot,
     lone, pending,
@@ -12,6 +11,7 @@ use crate::{
     stage::{BareServers, Stage},
     storm::{self, Claimed, Claims},
 };
+use anyhow::{Result, ensure};
 use clap::Args;
 use coupon::UserId;
 use futures::{StreamExt as _, TryStreamExt as _, stream};

@@ -1,14 +1,14 @@
 //! `./dev bench export`: rows per second of a template's coupons over HTTP, as CSV and as NDJSON, beside the same reads without HTTP in
 //! the same run; and the api's memory. Exit code 1: something failed.
 
-use std::{path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
 use crate::{
     export::{self, ROWS},
     report::{self, Machine, row, write_json},
     stage::{BareServers, Stage},
 };
+use anyhow::{Context as _, Result};
 use clap::Args;
 use serde::Serialize;
 

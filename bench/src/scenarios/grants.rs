@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
 use crate::{
     report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
+use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
 use clap::Args;
 use coupon::{TemplateId, UserId};

@@ -4,7 +4,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::Result;
 use crate::{
     claims::hot,
     holds,
@@ -12,6 +11,7 @@ use crate::{
     stage::{BareServers, Stage},
     storm::Claims,
 };
+use anyhow::Result;
 use chrono::TimeDelta;
 use clap::Args;
 use serde::Serialize;

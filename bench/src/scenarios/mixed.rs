@@ -1,15 +1,15 @@
 //! `./dev bench mixed`: an ordinary day, in which as many coupons and holds end as are claimed: how late they end, and what that costs
 //! the claims. Exit code 1: something failed, or an invariant is broken afterwards.
 
-use std::{path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Result;
 use crate::{
     claims::hot,
     mixed::{self, CLAIMS_PER_S, Mixed},
     report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
 };
+use anyhow::Result;
 use clap::Args;
 use devstack::Flavor;
 use serde::Serialize;

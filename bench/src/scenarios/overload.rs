@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-use anyhow::{Result, ensure};
 use crate::{
     cdc::usage::Usage,
     claims::hot,
@@ -14,6 +13,7 @@ use crate::{
     report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
+use anyhow::{Result, ensure};
 use chrono::TimeDelta;
 use clap::Args;
 use coupon::UserId;

@@ -1,15 +1,15 @@
 //! `./dev bench queued`: queued claims beside direct ones, on the same platform in the same run. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
 
-use std::{path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Result;
 use crate::{
     claims::hot,
     queued::{accept, backlog, relay, waiting},
     report::{self, Machine, conclude, quantiles, row},
     stage::{BareServers, Stage},
 };
+use anyhow::Result;
 use clap::Args;
 use devstack::OwnView;
 use serde::Serialize;

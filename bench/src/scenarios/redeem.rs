@@ -1,15 +1,15 @@
 //! `./dev bench redeem`: redemptions per second beside claims per second, on the same platform in the same run. Exit code 1: something
 //! failed, or an invariant is broken afterwards.
 
-use std::{path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Result;
 use crate::{
     claims::hot,
     redeem,
     report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
 };
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 

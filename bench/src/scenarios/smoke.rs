@@ -1,15 +1,15 @@
 //! `./dev bench smoke`: the most important figures, in a minute. Exit code 1: something failed, or an invariant is broken
 //! afterwards.
 
-use std::{path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Result;
 use crate::{
     claims::{hot, thin},
     report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
     tailer, visible,
 };
+use anyhow::Result;
 use clap::Args;
 use runtime::Clock;
 use serde::Serialize;

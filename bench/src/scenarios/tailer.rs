@@ -4,7 +4,6 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use anyhow::Result;
 use crate::{
     cdc::{
         broker::Broker,
@@ -18,6 +17,7 @@ use crate::{
     report::{self, Machine, quantiles, row, write_json},
     stage::BareServers,
 };
+use anyhow::Result;
 use clap::Args;
 use devstack::Options;
 use mysql_store::migrate;
@@ -87,8 +87,7 @@ struct Quantiles {
 }
 
 // One thread: child processes are tied to the thread that starts them.
-#[tokio::main(flavor = "current_thread")]
-async /// State shared by all parts.
+/// State shared by all parts.
 struct Setup {
     lineup: Lineup,
     load: Load,

@@ -2,9 +2,8 @@
 //! long list. Exit code 1: something failed, or an invariant is broken afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
-use std::{path::PathBuf};
+use std::path::PathBuf;
 
-use anyhow::Result;
 use crate::{
     bare,
     claims::hot,
@@ -13,6 +12,7 @@ use crate::{
     stage::{BareServers, Stage},
     visible,
 };
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shopper::Latency;
