@@ -20,25 +20,29 @@ pub fn expiry_shard(user: UserId) -> u8 {
     u8::try_from(user_hash(user) % EXPIRY_SHARDS).unwrap_or_default()
 }
 
+/// Returns the partition of a message with this key in a topic of `partitions` partitions; 0 if there are none.
+pub fn partition_of_key(key: &[u8], partitions: i32) -> i32 {
+    i32::try_from(key_hash(key) % i64::from(partitions.max(1))).unwrap_or_default()
+}
+
 /// Returns the partition with a user's changes in a topic of `partitions` partitions; 0 if there are none.
 pub fn partition_of(user: UserId, partitions: i32) -> i32 {
-    i32::try_from(user_hash(user) % i64::from(partitions.max(1))).unwrap_or_default()
+    partition_of_key(user.to_string().as_bytes(), partitions)
 }
 
 /// Returns the partition with a template's messages in a topic of `partitions` partitions that is keyed by template; 0
 /// if there are none.
 pub fn partition_of_template(template: TemplateId, partitions: i32) -> i32 {
-    i32::try_from(key_hash(&template.to_string()) % i64::from(partitions.max(1)))
-        .unwrap_or_default()
+    partition_of_key(template.to_string().as_bytes(), partitions)
 }
 
 fn user_hash(user: UserId) -> i64 {
-    key_hash(&user.to_string())
+    key_hash(user.to_string().as_bytes())
 }
 
 /// Like Kafka, clears the sign bit rather than negating.
-fn key_hash(key: &str) -> i64 {
-    i64::from(murmur2(key.as_bytes()) & 0x7fff_ffff)
+fn key_hash(key: &[u8]) -> i64 {
+    i64::from(murmur2(key) & 0x7fff_ffff)
 }
 
 /// `MurmurHash2`, 32 bits, with the seed of Kafka's clients (`org.apache.kafka.common.utils.Utils.murmur2`).

@@ -28,7 +28,8 @@ pub use code::UnknownCode;
 pub use decision::{ClaimRow, Decision, FoundRows, LandingMode, StockRow, decide};
 pub use editing::{NotEditable, TemplateField};
 pub use expiry_shard::{
-    EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of, partition_of_template,
+    EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of, partition_of_key,
+    partition_of_template,
 };
 pub use hold::{HoldTerms, ReturnedStock};
 pub use id::{

@@ -674,3 +674,42 @@ async fn who_follows_a_whole_topic_notices_that_it_was_made_anew_and_another_rea
     let reader = TableReader::open_to_end(&test.brokers, &topic).await.unwrap();
     assert_eq!(reader.read_to_end().await.unwrap().len(), 3);
 }
+
+/// The client has built the batch behind a refused one already, and sends it. A broker that does not know the producer in
+/// the partition would take it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_behind_a_refused_message_is_not_in_the_topic_before_it() {
+    const ATTEMPTS: u64 = 40;
+    let test = Test::new("behind a refused one").await;
+    let topic = test.names.user_coupon();
+    verify::set(&test.brokers, &topic, "max.message.bytes", "300").await.unwrap();
+    // By xorshift, so that compression does not make it short.
+    let next = |seed: &u32| {
+        let seed = seed ^ (seed << 13);
+        let seed = seed ^ (seed >> 17);
+        Some(seed ^ (seed << 5))
+    };
+    let long: Vec<u8> = std::iter::successors(Some(7), next)
+        .take(1_000)
+        .map(|seed| seed.to_le_bytes()[0])
+        .collect();
+    for attempt in 0..ATTEMPTS {
+        let options = ProducerOptions::default();
+        let topics = std::slice::from_ref(&topic);
+        let mut producer = OrderedProducer::connect(&test.brokers, topics, options).await.unwrap();
+        let record = |payload| Record { topic: &topic, key: b"key", payload, headers: &[] };
+        producer.enqueue(&record(&long)).await.unwrap();
+        // While the first one is on its way. At once, both would share a batch.
+        let behind = Instant::now() + Duration::from_micros(100 * attempt);
+        while Instant::now() < behind {
+            std::hint::spin_loop();
+        }
+        let is_refused =
+            producer.enqueue(&record(b"short")).await.is_err() || producer.drained().await.is_err();
+        assert!(is_refused, "attempt {attempt}");
+        producer.abandon(Duration::from_millis(50));
+        let held = topic_offsets(&test.brokers, &topic).await.unwrap();
+        let ends: i64 = held.iter().map(|partition| partition.end).sum();
+        assert_eq!(ends, 0, "attempt {attempt}: the message behind it is in the topic");
+    }
+}

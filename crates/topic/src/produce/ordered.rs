@@ -2,8 +2,8 @@
 //!
 //! Messages are numbered from 0; all messages below [`OrderedProducer::acknowledged`] are acknowledged. Nothing waits
 //! per message: enqueuing copies into the client's queue, and acknowledgements move the watermark from the client's own
-//! thread. Messages never time out and the client is idempotent, so each partition keeps the order of enqueuing,
-//! whatever fails.
+//! thread. Messages never time out, the client is idempotent, and the first message of each partition goes alone
+//! (`introduced.rs`), so each partition keeps the order of enqueuing, whatever fails.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use crate::{
     MessagePosition, ProducerOptions, TopicError,
     client::{self, lost_brokers::LostBrokers},
-    produce::{polled::Polled, producer::owned, watermark::Watermark},
+    produce::{introduced::Introduced, polled::Polled, producer::owned, watermark::Watermark},
 };
 
 /// After the queue was full, enqueuing is retried once `1 / ROOM_SHARE` of the outstanding messages is acknowledged.
@@ -47,7 +47,7 @@ pub struct Record<'a> {
 pub enum Enqueued {
     /// Enqueued with this number.
     As(u64),
-    /// The queue is full: wait for the watermark and try again.
+    /// The queue is full, or the first message of its partition is on its way: wait for the watermark and try again.
     QueueFull,
 }
 
@@ -55,6 +55,7 @@ pub enum Enqueued {
 pub struct OrderedProducer {
     inner: Arc<Polled<Acks>>,
     acks: Arc<State>,
+    introduced: Introduced,
     next: u64,
 }
 
@@ -79,12 +80,17 @@ impl OrderedProducer {
         let inner = lost.client(&config, context, Polled::client).await?;
         let address = brokers.to_owned();
         let topics = topics.to_vec();
-        let inner = client::blocking(move || {
+        let (inner, introduced) = client::blocking(move || {
             client::await_topics(inner.client(), &address, &topics)?;
-            Ok(inner)
+            let counted = topics.into_iter().map(|topic| {
+                let partitions = client::partitions_of(inner.client(), &topic)?;
+                Ok((topic, partitions))
+            });
+            let introduced = Introduced::new(counted.collect::<Result<Vec<_>, TopicError>>()?);
+            Ok((inner, introduced))
         })
         .await?;
-        Ok(Self { inner, acks, next: 0 })
+        Ok(Self { inner, acks, introduced, next: 0 })
     }
 
     /// Enqueues without waiting.
@@ -94,6 +100,11 @@ impl OrderedProducer {
     /// Returns an error if the client rejects the message for another reason than a full queue.
     pub fn try_enqueue(&mut self, record: &Record<'_>) -> Result<Enqueued, TopicError> {
         let number = self.next;
+        let acks = &self.acks;
+        let is_acknowledged = |number| acks.lock().watermark.has(number);
+        if !self.introduced.takes(record.topic, record.key, number, is_acknowledged) {
+            return Ok(Enqueued::QueueFull);
+        }
         let mut message = BaseRecord::with_opaque_to(record.topic, Box::new(number))
             .key(record.key)
             .payload(record.payload);

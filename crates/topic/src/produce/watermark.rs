@@ -19,6 +19,13 @@ impl Watermark {
         self.low
     }
 
+    pub(crate) fn has(&self, number: u64) -> bool {
+        number.checked_sub(self.low).is_none_or(|ahead| {
+            let index = usize::try_from(ahead).unwrap_or(usize::MAX);
+            self.early.get(index) == Some(&true)
+        })
+    }
+
     /// Acknowledges a number; repeating it has no effect. Returns whether the watermark moved.
     pub(crate) fn acknowledge(&mut self, number: u64) -> bool {
         let Some(ahead) = number.checked_sub(self.low) else { return false };
