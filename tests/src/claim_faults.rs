@@ -1,5 +1,5 @@
 //! Troubles of the kill campaign other than dead processes: locked rows, full memory, a read-only server,
-//! operators at work. And the polls whose definite answers must stay true.
+//! operators at work, gates with another history, a wrong clock. And the polls whose definite answers must stay true.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,6 +11,7 @@ use std::{
 };
 
 use coupon::{ClaimId, ClaimState, TemplateId, UserId};
+use devstack::FakeClock;
 use mysql_store::{claim, connect, verify};
 use reqwest::Method;
 use serde_json::json;
@@ -24,6 +25,24 @@ const POLL_EVERY: Duration = Duration::from_millis(30);
 
 /// Admissions that are read per template, and polled, in each round.
 const POLLED: usize = 20;
+
+/// Copies all keys of a template's gate.
+const SAVE: &str = "for _, key in ipairs(redis.call('keys', ARGV[1])) do \
+                    redis.call('copy', key, 'saved:' .. key, 'replace') end";
+
+/// Gives a template's gate the state of those copies.
+const REWIND: &str = "for _, key in ipairs(redis.call('keys', ARGV[1])) do redis.call('del', key) end \
+                      for _, saved in ipairs(redis.call('keys', 'saved:' .. ARGV[1])) do \
+                      redis.call('copy', saved, string.sub(saved, 7), 'replace') \
+                      redis.call('del', saved) end";
+
+/// Removes a template's gate.
+const LOSE: &str =
+    "for _, key in ipairs(redis.call('keys', ARGV[1])) do redis.call('del', key) end";
+
+/// Puts a template's gate far ahead of MySQL's epoch.
+const ESTRANGE: &str = "for _, key in ipairs(redis.call('keys', ARGV[1] .. ':meta')) do \
+                        redis.call('hincrby', key, 'epoch', 1000) end";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClaimFault {
@@ -39,18 +58,31 @@ pub(crate) enum ClaimFault {
     CutsAndTopUps,
     /// The tailer is stopped while the end of the claim window moves.
     MovedWindow,
+    /// A gate goes back to an earlier state, as behind a failover of Redis.
+    RewoundGate,
+    /// A gate has an epoch that MySQL never gave.
+    ForeignGate,
+    /// A gate is lost, and again while it is being rebuilt.
+    LostGates,
+    /// The second api's clock is wrong by so many milliseconds.
+    WrongClock(i64),
 }
 
 /// Every trouble, in the order in which a campaign uses them.
-pub(crate) const ALL: [ClaimFault; 9] = [
+pub(crate) const ALL: [ClaimFault; 14] = [
     ClaimFault::HungOperator("stock-movements"),
     ClaimFault::FullGate,
+    ClaimFault::RewoundGate,
     ClaimFault::ReadOnly,
     ClaimFault::HungOperator("pause"),
+    ClaimFault::LostGates,
     ClaimFault::HeldRow,
+    ClaimFault::WrongClock(90_000),
     ClaimFault::CutsAndTopUps,
+    ClaimFault::ForeignGate,
     ClaimFault::HungOperator("edit"),
     ClaimFault::MovedWindow,
+    ClaimFault::WrongClock(-90_000),
     ClaimFault::HungOperator("gate-rebuild"),
 ];
 
@@ -80,6 +112,11 @@ impl ClaimFault {
             Self::HungOperator(_) => Some("api.before_commit=stop"),
             _ => None,
         }
+    }
+
+    /// Whether a gate may accept more than there is, because it has forgotten what it gave out.
+    pub(crate) fn forgets(self) -> bool {
+        self == Self::RewoundGate
     }
 
     /// Makes trouble for `down`, then ends it. `template` is affected; `key` is unique to the round.
@@ -132,8 +169,38 @@ impl ClaimFault {
                 sleep(down).await;
                 world.platform.cdc_tailer.resume().unwrap();
             }
+            Self::RewoundGate => {
+                change_gate(world, template, SAVE);
+                sleep(down).await;
+                change_gate(world, template, REWIND);
+            }
+            Self::ForeignGate => change_gate(world, template, ESTRANGE),
+            Self::LostGates => {
+                for _ in 0..2 {
+                    change_gate(world, template, LOSE);
+                    sleep(down / 2).await;
+                }
+            }
+            Self::WrongClock(millis) => {
+                let file = world.platform.options.dir.join("wrong-clock");
+                let clock = FakeClock::new(&file).unwrap();
+                let api = &mut world.platform.apis[1];
+                clock.give(api);
+                api.restart().await.unwrap();
+                clock.set_millis(millis).unwrap();
+                sleep(down).await;
+                clock.set(0).unwrap();
+            }
         }
     }
+}
+
+/// Runs a script over all keys of a template's gate.
+fn change_gate(world: &World, template: TemplateId, script: &str) {
+    let keys = format!("{}*{{{template}:0}}", world.scope.key_prefix);
+    let keys = if script == ESTRANGE { keys } else { format!("{keys}*") };
+    let said = gate(world, &["eval", script, "0", &keys]);
+    assert!(!said.contains("ERR"), "{said}");
 }
 
 /// Stops the second api inside a transaction. MySQL frees its locks within seconds; the api resumes after `down`.
