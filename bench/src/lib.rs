@@ -23,5 +23,5 @@ pub mod report;
 pub mod scenarios;
 pub mod stage;
 pub mod storm;
-pub mod tailer;
+pub mod tailer_alone;
 pub mod visible;

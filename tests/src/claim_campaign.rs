@@ -1,6 +1,6 @@
 //! The kill campaign: rounds of mixed claims from two api processes, in every mode. In the middle of each round, an
 //! api, the relay, the lander, the gate, its replica, the broker or MySQL is killed or stopped, or another trouble
-//! strikes (`troubles.rs`). Meanwhile every pending claim is polled, and definite poll answers must stay true. Then
+//! strikes (`claim_faults.rs`). Meanwhile every pending claim is polled, and definite poll answers must stay true. Then
 //! every invariant is checked, and every claim that was answered 202.
 //!
 //! Victim, kind of fault, moment and modes follow from the seed and the round's number, so a round that violates an

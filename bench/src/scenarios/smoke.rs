@@ -7,7 +7,7 @@ use crate::{
     claims::{hot, thin},
     report::{self, Machine, conclude, quantiles, row},
     stage::BareServers,
-    tailer, visible,
+    tailer_alone, visible,
 };
 use anyhow::Result;
 use clap::Args;
@@ -54,7 +54,7 @@ pub async fn run(cli: Cli) -> Result<()> {
     let visible = visible::measure(&stage, hot.landed_per_s / 2.0).await?;
     row("201 to visible, half load", &quantiles(&visible));
     let invariants = stage.verify().await?;
-    let tailer_rows_per_s = tailer::rows_per_second(&mut stage).await?;
+    let tailer_rows_per_s = tailer_alone::rows_per_second(&mut stage).await?;
     row("tailer into Kafka", &format!("{tailer_rows_per_s:.0} rows/s, a backlog of bulk rows"));
     stage.platform.stop().await?;
     servers.end().await?;

@@ -1,6 +1,6 @@
 //! Life cycle of a tailer: check the server, stand by, lead, and stand by again when another leads.
 
-mod binlog_files;
+mod binlog_backlog;
 pub(crate) mod checkpoint;
 mod context;
 mod dry_run;

@@ -10,7 +10,7 @@ use tracing::{error, info};
 use crate::{
     binlog::position::{Position, ReadTo, file_number},
     leader::{
-        binlog_files::{self, PolledFiles},
+        binlog_backlog::{self, PolledFiles},
         checkpoint::Checkpoint,
         snapshot::SnapshotProgress,
     },
@@ -49,7 +49,7 @@ pub(crate) struct Facts<'a> {
 
 impl LeaderStatus {
     pub(crate) fn new(database_url: Secret, written: watch::Receiver<Option<Checkpoint>>) -> Self {
-        let files = binlog_files::watch(database_url);
+        let files = binlog_backlog::watch(database_url);
         Self { files, written, rows_guessed: 0, warned: false }
     }
 
@@ -57,7 +57,7 @@ impl LeaderStatus {
     pub(crate) fn report(&mut self, facts: &Facts<'_>, part: &Part) {
         let files = self.files.borrow().clone();
         let behind =
-            files.as_ref().and_then(|seen| binlog_files::bytes_behind(seen, &facts.read_to));
+            files.as_ref().and_then(|seen| binlog_backlog::bytes_behind(seen, &facts.read_to));
         let expiry = files.as_ref().and_then(|seen| seen.expiry);
         let gtid = facts.safe.gtids.to_string();
         let age = self.checkpoint_age(facts, &gtid);

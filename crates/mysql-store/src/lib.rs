@@ -13,6 +13,7 @@ mod coupons;
 mod datetime;
 mod error;
 mod expiries;
+mod leases;
 mod listed;
 pub mod migrate;
 mod operators;
@@ -22,13 +23,14 @@ mod templates;
 #[cfg(feature = "verify")]
 pub mod verify;
 
-pub use claims::{claim, claim_states, fence, landing, lease, look_up, search, story};
+pub use claims::{claim, claim_states, fence, landing, look_up, search, story};
 pub use coupons::{
     checkout, confirmation, confirmation_batch, desk, holdings, redemption, redemption_batch,
     redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,
     view_generation,
 };
-pub use expiries::{expiring, expiry, expiry_report, worker_lease};
+pub use expiries::{expiring, expiry, expiry_report};
+pub use leases::{lease, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use templates::{
     history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,

@@ -48,6 +48,26 @@ async fn a_mode_that_changes_in_the_middle_of_a_sale_costs_no_coupon_and_doubles
     world.end().await;
 }
 
+#[tokio::test]
+async fn a_mode_that_is_sent_with_a_window_as_it_is_holds_for_the_next_claim() {
+    let world = World::start_queued_with("mode and window", two_apis).await;
+    let template = world.template(10, |new| new).await;
+    let direct = shopper(&world, 0, 1).claim(template, Some("a"), 1).await.unwrap();
+    assert_eq!(direct.status, 201, "{direct:?}");
+    let path = format!("/v1/templates/{template}");
+    let shown = world.api().send(world.api().operator(Method::GET, &path)).await.unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&shown.body).unwrap();
+    let request = world.api().operator(Method::PATCH, &path).header("if-match", "*");
+    let both = json!({ "claim_mode": "queued", "claim_ends_at": shown["claim_ends_at"] });
+    let edited = world.api().send(request.json(&both)).await.unwrap();
+    assert_eq!(edited.status, 200, "{edited:?}");
+    let mut promises = Promises::default();
+    let queued = promises.claim(&shopper(&world, 0, 2), template, Some("a"), 1).await;
+    assert_eq!(queued.status, 202, "{queued:?}");
+    assert_eq!(promises.kept(&world).await, Ends::all_succeeded(1));
+    world.end().await;
+}
+
 mod full {
     use super::*;
 

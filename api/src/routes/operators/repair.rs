@@ -222,11 +222,15 @@ async fn rebuilt(app: &App, id: TemplateId, before: Epoch) -> Result<Epoch, Prob
     let deadline = Instant::now() + SHOW_MAX;
     loop {
         app.gates.mend(id, before).await;
-        let meta = app.gates.gate().meta(id).await.map_err(|error| {
-            warn!(template.id = %id, error = runtime::report(&error), "a gate is not rebuilt");
-            let detail = "The gate's Redis did not answer. Send the request again.";
-            Problem::new(Code::GateUnavailable, detail)
-        })?;
+        let meta = match app.gates.gate().meta(id).await {
+            // Until the keeper has replaced it.
+            Err(error) if error.is_of_keys() => None,
+            meta => meta.map_err(|error| {
+                warn!(template.id = %id, error = runtime::report(&error), "a gate is not rebuilt");
+                let detail = "The gate's Redis did not answer. Send the request again.";
+                Problem::new(Code::GateUnavailable, detail)
+            })?,
+        };
         let newer = meta.filter(Meta::is_open).map(|meta| meta.epoch);
         // A damaged gate has an epoch that MySQL does not know.
         if let Some(epoch) = newer.filter(|epoch| *epoch > before)

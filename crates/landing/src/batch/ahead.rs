@@ -8,14 +8,14 @@ use mysql_store::landing::Landing;
 /// A user's number of a template.
 type Number = (TemplateId, UserId, i64);
 
-/// Decides in batch order, as if each admission were landed alone. Each one that will be run again reduces the stock left
-/// for those behind it, so if a batch asks for too much, only its tail is refused. One that shares a key or a number with
-/// one ahead of it is decided after that one has landed. Whether that one takes stock is not known yet, so where too
-/// little is left, one behind it is run again.
+/// Decides in batch order, as if each admission were landed alone. One that will be tried again takes its stock from those
+/// behind it, so if a batch asks for too much, only its tail is refused. One that shares a key or a number with such an
+/// earlier one is tried again too, since the earlier one's row decides it. Whether it will take stock is unknown, so from
+/// then on none of its template is refused as short, but tried again.
 ///
-/// The number of a direct claim that seems taken `is_proven` taken, or the claim is run again: a return may just be giving
-/// the number back. The gate already contains it, and MySQL does not show it yet. A landing that meets the duplicate
-/// waits for that return; a reread does not wait.
+/// A direct claim's number that is found taken counts only if `is_proven`; else the claim is tried again. A return may be
+/// giving the number back: the gate has it from the binlog a moment before MySQL shows the commit. A landing that meets
+/// the duplicate waits for that return, a reread does not.
 pub(super) fn decide_all(
     mode: LandingMode,
     landings: &[Landing],
@@ -29,30 +29,30 @@ pub(super) fn decide_all(
         .map(|(landing, mut found)| {
             let template = landing.landed.template_id;
             if let Some(stock) = &mut found.stock {
-                stock.stock -= ahead.taken.get(&template).copied().unwrap_or(0);
+                stock.stock -= ahead.stock_taken.get(&template).copied().unwrap_or(0);
             }
             let decision = decide(mode, &landing.admission, &found);
             let numbers = match &decision {
                 Decision::NumberTaken { free: Some(free) } if mode == LandingMode::Queued => {
-                    others(landing, free)
+                    free_numbers(landing, free)
                 }
                 _ => numbers(landing),
             };
             if ahead.must_land_before(mode, landing, &decision, &numbers) {
-                ahead.unknown.insert(template);
+                ahead.uncertain_stock.insert(template);
                 return Decision::Retry;
             }
             match (&decision, mode) {
                 (Decision::NumberTaken { .. }, LandingMode::Direct) if !is_proven => {
-                    ahead.add_names(landing, numbers);
-                    ahead.unknown.insert(template);
+                    ahead.add_keys(landing, numbers);
+                    ahead.uncertain_stock.insert(template);
                     return Decision::Retry;
                 }
                 (Decision::Retry, _)
                 | (Decision::NumberTaken { free: Some(_) }, LandingMode::Queued) => {
-                    *ahead.taken.entry(template).or_default() +=
+                    *ahead.stock_taken.entry(template).or_default() +=
                         i64::from(landing.admission.claim.quantity);
-                    ahead.add_names(landing, numbers);
+                    ahead.add_keys(landing, numbers);
                 }
                 _ => {}
             }
@@ -64,15 +64,15 @@ pub(super) fn decide_all(
 /// The stock, keys and numbers of the batch's earlier admissions that will be tried again.
 #[derive(Default)]
 struct Ahead<'a> {
-    taken: HashMap<TemplateId, i64>,
+    stock_taken: HashMap<TemplateId, i64>,
     keys: HashSet<(TemplateId, UserId, &'a RequestId)>,
     numbers: HashSet<Number>,
     /// Templates of which one of those admissions may or may not take stock.
-    unknown: HashSet<TemplateId>,
+    uncertain_stock: HashSet<TemplateId>,
 }
 
 impl<'a> Ahead<'a> {
-    fn add_names(&mut self, landing: &'a Landing, numbers: Vec<Number>) {
+    fn add_keys(&mut self, landing: &'a Landing, numbers: Vec<Number>) {
         let claim = &landing.admission.claim;
         self.keys.insert((claim.template_id, claim.user_id, &claim.request_id));
         self.numbers.extend(numbers);
@@ -93,7 +93,7 @@ impl<'a> Ahead<'a> {
         };
         let is_short = matches!(decision, Decision::Short { .. });
         self.keys.contains(&(claim.template_id, claim.user_id, &claim.request_id))
-            || is_short && self.unknown.contains(&claim.template_id)
+            || is_short && self.uncertain_stock.contains(&claim.template_id)
             || wants_numbers && numbers.iter().any(|number| self.numbers.contains(number))
     }
 }
@@ -106,7 +106,7 @@ fn numbers(landing: &Landing) -> Vec<Number> {
 }
 
 /// The numbers that its coupons would have instead.
-fn others(landing: &Landing, free: &[u8]) -> Vec<Number> {
+fn free_numbers(landing: &Landing, free: &[u8]) -> Vec<Number> {
     let landed = &landing.landed;
     free.iter().map(|no| (landed.template_id, landed.user_id, i64::from(*no))).collect()
 }

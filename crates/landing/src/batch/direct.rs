@@ -4,7 +4,7 @@ use coupon::{Decision, LandedClaim, LandingMode, TemplateId};
 use mysql_store::StoreError;
 use runtime::FailPoints;
 
-use super::{Again, Batch, Job, Mode, Points};
+use super::{Again, Batch, Ends, Job, Points};
 use crate::metric;
 
 /// The outcome of one admission.
@@ -14,7 +14,7 @@ pub enum Outcome {
     Landed(LandedClaim),
     /// Existing rows in the database decided it.
     Decided(Decision),
-    /// It could not be landed, for an unknown reason. It must be fenced before it is given up.
+    /// It could not be landed, for an unknown reason. It must be fenced before it is released.
     Undecided,
 }
 
@@ -30,26 +30,26 @@ pub struct Direct<T> {
 }
 
 impl<T> DirectBatch<T> {
-    /// Creates a batch of `jobs`, which together hold at most 1,000 coupons.
+    /// Creates a batch of `jobs`: one transaction, if they have at most 1,000 coupons together.
     pub fn new(jobs: Vec<Job<T>>, points: FailPoints) -> Self {
-        let mode = Direct { done: Vec::new(), aside: Vec::new() };
-        let mut batch = Self::empty(mode, points);
+        let ends = Direct { done: Vec::new(), aside: Vec::new() };
+        let mut batch = Self::empty(ends, points);
         batch.add(jobs);
         batch
     }
 
     /// Takes the outcomes so far.
     pub fn take_done(&mut self) -> Vec<(T, Outcome)> {
-        std::mem::take(&mut self.mode.done)
+        std::mem::take(&mut self.ends.done)
     }
 
     /// Takes the admissions that were set aside.
     pub fn take_aside(&mut self) -> Vec<Job<T>> {
-        std::mem::take(&mut self.mode.aside)
+        std::mem::take(&mut self.ends.aside)
     }
 }
 
-impl<T> Mode for Direct<T> {
+impl<T> Ends for Direct<T> {
     type Tag = T;
 
     const LANDING: LandingMode = LandingMode::Direct;
@@ -61,10 +61,11 @@ impl<T> Mode for Direct<T> {
     };
     const RETRIES: &'static str = metric::LANDING_RETRIES.name;
     const LOCKED: &'static str = "set_aside";
-    // Others of this process wait behind it.
+    // This process's other claims wait behind it.
     const COUNTS_CONFLICTS: bool = true;
 
-    /// A client hears of a full disk or a missing right by its own deadline at the latest.
+    /// Every error with which the server is still there, also a full disk or a missing right: a client waits no longer than
+    /// its deadline anyway.
     fn blames_a_claim(error: &StoreError) -> bool {
         !error.is_unavailable()
     }

@@ -15,11 +15,9 @@ pub(crate) const BATCH_COUPONS_MAX: usize = 1000;
 /// An admission to land.
 #[derive(Clone)]
 pub struct Job<T> {
-    /// The caller's mark.
+    /// What the caller attaches to it, to recognise its end.
     pub tag: T,
     pub landing: Landing,
-    /// Whether it was tried alone as often as allowed.
-    pub(crate) given_up: bool,
     /// The moment for which the end of its hold was computed.
     held_as_of: Instant,
 }
@@ -27,9 +25,9 @@ pub struct Job<T> {
 /// Admissions that are tried together.
 pub(super) struct Group<T> {
     pub(super) jobs: Vec<Job<T>>,
-    /// Attempts since the group last changed.
+    /// Attempts since the count was restarted.
     pub(super) tries: u32,
-    /// Attempts that ended in a conflict.
+    /// Those of them that ended in a conflict.
     pub(super) conflicts: u32,
 }
 
@@ -54,7 +52,7 @@ pub(super) fn split<T>(jobs: Vec<Job<T>>) -> Vec<Group<T>> {
 impl<T> Job<T> {
     /// An admission whose hold, if it has one, was computed for a landing now.
     pub fn new(tag: T, landing: Landing) -> Self {
-        Self { tag, landing, given_up: false, held_as_of: Instant::now() }
+        Self { tag, landing, held_as_of: Instant::now() }
     }
 
     pub(crate) fn template(&self) -> TemplateId {
@@ -105,8 +103,13 @@ impl<T> Group<T> {
         self.jobs.iter().map(|job| job.landing.clone()).collect()
     }
 
+    /// Returns whether an attempt was refused, by a row or by MySQL.
+    pub(super) fn was_refused(&self) -> bool {
+        self.tries > self.conflicts
+    }
+
     /// Restarts the count of attempts, because the obstacle is another one now.
-    pub(super) fn changed(&mut self) {
+    pub(super) fn restart_count(&mut self) {
         self.tries = 0;
         self.conflicts = 0;
     }

@@ -1,6 +1,6 @@
 //! Lands one batch: tries it as a whole; if that fails, rereads the rows, decides, and runs the rest again.
 //!
-//! Direct and queued claims have one engine. [`Mode`] is what differs: `direct` gives each admission an outcome for the
+//! Direct and queued claims have one engine. [`Ends`] is what differs: `direct` gives each admission an outcome for the
 //! client that waits, `crate::queued` gives each claim an end. `ahead` decides the admissions of one transaction
 //! together.
 
@@ -30,15 +30,15 @@ pub use self::{
 };
 use crate::ids::{IdError, Ids};
 
-/// Attempts at an admission that is tried alone. Another attempt is needed only if the reread shows that the obstacle
-/// is gone again, because other transactions commit and roll back meanwhile.
+/// Attempts at an admission that is tried alone. Each further one follows a reread that found no obstacle any more, because
+/// another transaction ended meanwhile.
 const ALONE_TRIES_MAX: u32 = 8;
 
 /// Pause before an admission is tried alone once more after a refusal, so that the obstacle has time to show.
 const ALONE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Attempts at a whole group against deadlocks and lock waits. Then the group is halved, so that a locked claim row
-/// delays only its own admissions. A locked stock row moves all admissions of its template at once.
+/// delays only its own half. A locked stock row needs no halving: all admissions of its template leave the group.
 const WHOLE_TRIES_MAX: u32 = 4;
 
 /// Pause after a deadlock or a lock wait; the other transaction needs a flush or two.
@@ -64,29 +64,28 @@ pub enum RunError {
 }
 
 /// The claims of a batch that are direct, or those that are queued: their ends so far, and what differs on the way.
-pub trait Mode {
-    /// The caller's mark of an admission.
+pub trait Ends {
+    /// What the caller attaches to an admission to recognise its end.
     type Tag;
 
     const LANDING: LandingMode;
     const POINTS: Points;
     /// The counter of repeated transactions.
     const RETRIES: &'static str;
-    /// The reason in it for a locked stock row.
+    /// Value of that counter's label `reason` when a stock row is locked.
     const LOCKED: &'static str;
-    /// Whether an attempt that ended in a conflict counts for an admission that is tried alone.
+    /// Whether attempts that ended in a conflict count towards `ALONE_TRIES_MAX`.
     const COUNTS_CONFLICTS: bool;
 
-    /// Returns whether an error is the fault of one of the claims. Tried alone, only that one fails then. After any other
-    /// error all of them wait.
+    /// Returns whether to blame one of the claims. The group is then halved until that claim is alone and fails. After any
+    /// other error the whole batch waits for another connection.
     fn blames_a_claim(error: &StoreError) -> bool;
 
     /// An admission landed now.
     fn landed(&mut self, job: Job<Self::Tag>);
 
-    /// Follows a decision. Returns the admission if it is to be tried again. A number that is found taken shows that the
-    /// gate is wrong only if it `is_proven`: an admission that was tried alone met the duplicate. Otherwise a return may
-    /// just be giving the number back.
+    /// Follows a decision. Returns the admission if it is to be tried again. `is_proven`: this admission alone met the
+    /// duplicate, so the number is taken and the gate was wrong. Otherwise a return may be giving the number back just now.
     fn decided(
         &mut self,
         job: Job<Self::Tag>,
@@ -94,7 +93,7 @@ pub trait Mode {
         is_proven: bool,
     ) -> Option<Again<Self::Tag>>;
 
-    /// The stock rows of these admissions' templates are locked. Returns those that are to be tried behind all others.
+    /// The stock rows of these admissions' templates are locked. Returns those that are to be tried after all others.
     fn locked(&mut self, jobs: Vec<Job<Self::Tag>>) -> Vec<Job<Self::Tag>>;
 
     /// An admission of this template has got a newer validity.
@@ -126,25 +125,26 @@ pub struct Again<T> {
     pub(crate) is_renumbered: bool,
 }
 
-/// Admissions to land, and in `mode` the ends so far.
-pub struct Batch<M: Mode> {
-    /// Groups still to be tried, each as one transaction, from the end.
-    groups: Vec<Group<M::Tag>>,
-    pub(crate) mode: M,
+/// Admissions to land, and in `ends` those so far.
+pub struct Batch<E: Ends> {
+    /// A stack: the last group is tried next, as one transaction.
+    groups: Vec<Group<E::Tag>>,
+    pub(crate) ends: E,
     pub(crate) points: FailPoints,
 }
 
-impl<M: Mode> Batch<M> {
-    pub(crate) fn empty(mode: M, points: FailPoints) -> Self {
-        Self { groups: Vec::new(), mode, points }
+impl<E: Ends> Batch<E> {
+    pub(crate) fn empty(ends: E, points: FailPoints) -> Self {
+        Self { groups: Vec::new(), ends, points }
     }
 
-    /// Adds admissions, in order, before those of earlier calls: as many transactions as their coupons need.
-    pub(crate) fn add(&mut self, jobs: Vec<Job<M::Tag>>) {
+    /// Puts admissions, in order, before those still waiting, split into as few transactions as their coupons allow.
+    pub(crate) fn add(&mut self, jobs: Vec<Job<E::Tag>>) {
         self.groups.extend(split(jobs).into_iter().rev());
     }
 
-    /// Runs until every admission has its end, or left this batch. Ends are in the order in which they were decided.
+    /// Runs until every admission has its end, or was taken out ([`Ends::locked`]). Ends are in the order in which they were
+    /// decided.
     ///
     /// # Errors
     /// The connection failed. Call again with another one; nothing is lost, because landing is idempotent by claim
@@ -173,42 +173,42 @@ impl<M: Mode> Batch<M> {
     /// Makes one attempt. Decided admissions leave the group; the rest are to be tried again.
     async fn try_group(
         &mut self,
-        group: &mut Group<M::Tag>,
+        group: &mut Group<E::Tag>,
         connection: &mut MySqlConnection,
         ids: &Ids,
     ) -> Result<(), RunError> {
-        if group.jobs.len() == 1 && group.tries > group.conflicts {
+        if group.jobs.len() == 1 && group.was_refused() {
             sleep(ALONE_PAUSE).await;
         }
-        self.points.reach(M::POINTS.before_begin).await?;
+        self.points.reach(E::POINTS.before_begin).await?;
         let landings = group.land_now();
         let points = &self.points;
         let reach = |point| points.reach(point);
-        let landing = landing::land_by_way_of(connection, M::LANDING, &landings, reach);
+        let landing = landing::land_by_way_of(connection, E::LANDING, &landings, reach);
         let attempt = timeout(SILENCE_MAX, landing).await?;
         group.tries += 1;
         match attempt {
             Ok(Attempt::Landed) => {
-                self.points.reach(M::POINTS.after_commit).await?;
-                group.jobs.drain(..).for_each(|job| self.mode.landed(job));
+                self.points.reach(E::POINTS.after_commit).await?;
+                group.jobs.drain(..).for_each(|job| self.ends.landed(job));
             }
             Ok(Attempt::CouponIdTaken) => {
-                M::count_retry("coupon_id");
+                E::count_retry("coupon_id");
                 if let Err(error) = group.give_new_coupon_ids(ids) {
                     // The taken id says nothing about the admissions, so the attempt does not count.
-                    group.changed();
+                    group.restart_count();
                     return Err(error.into());
                 }
                 // As for any duplicate, first check whether the admission itself has landed.
                 self.decide(group, connection, false).await?;
             }
             Ok(attempt @ (Attempt::GuardRefused | Attempt::ClaimTaken | Attempt::NumberTaken)) => {
-                M::count_retry("refused");
+                E::count_retry("refused");
                 let is_proven = attempt == Attempt::NumberTaken && group.jobs.len() == 1;
                 self.decide(group, connection, is_proven).await?;
             }
             Err(error) if error.is_conflict() => {
-                M::count_retry("conflict");
+                E::count_retry("conflict");
                 group.conflicts += 1;
                 if error.is_lock_wait() {
                     self.take_locked(group, connection).await?;
@@ -216,14 +216,14 @@ impl<M: Mode> Batch<M> {
                     sleep(CONFLICT_PAUSE).await;
                 }
             }
-            Err(error) if M::blames_a_claim(&error) => {
+            Err(error) if E::blames_a_claim(&error) => {
                 error!(error = runtime::report(&error), "a landing was refused by MySQL");
-                M::count_retry("error");
+                E::count_retry("error");
             }
-            // MySQL may answer and yet take no landing, for example with a full disk.
+            // MySQL may answer and yet take no landing, as with a full disk: then queued claims wait.
             Err(error) => {
                 if !error.is_unavailable() {
-                    M::count_retry("error");
+                    E::count_retry("error");
                 }
                 return Err(error.into());
             }
@@ -234,21 +234,21 @@ impl<M: Mode> Batch<M> {
     /// Takes out of the group the admissions of templates whose stock row is still locked.
     async fn take_locked(
         &mut self,
-        group: &mut Group<M::Tag>,
+        group: &mut Group<E::Tag>,
         connection: &mut MySqlConnection,
     ) -> Result<(), RunError> {
-        self.points.reach(M::POINTS.locked).await?;
+        self.points.reach(E::POINTS.locked).await?;
         let templates = group.jobs.iter().map(Job::template).collect();
         let locked = timeout(SILENCE_MAX, landing::locked(connection, &templates)).await??;
         if locked.is_empty() {
             return Ok(());
         }
-        M::count_retry(M::LOCKED);
-        let is_locked = |job: &Job<M::Tag>| locked.contains(&job.template());
-        let (locked, rest) = group.jobs.drain(..).partition(is_locked);
+        E::count_retry(E::LOCKED);
+        let is_locked = |job: &Job<E::Tag>| locked.contains(&job.template());
+        let (blocked, rest) = group.jobs.drain(..).partition(is_locked);
         group.jobs = rest;
-        group.changed();
-        let last = self.mode.locked(locked);
+        group.restart_count();
+        let last = self.ends.locked(blocked);
         if !last.is_empty() {
             self.groups.insert(0, Group::new(last));
         }
@@ -258,46 +258,46 @@ impl<M: Mode> Batch<M> {
     /// Rereads the rows and decides. Admissions without an obstacle stay in the group.
     async fn decide(
         &mut self,
-        group: &mut Group<M::Tag>,
+        group: &mut Group<E::Tag>,
         connection: &mut MySqlConnection,
         is_proven: bool,
     ) -> Result<(), RunError> {
-        self.points.reach(M::POINTS.before_reread).await?;
+        self.points.reach(E::POINTS.before_reread).await?;
         let landings = group.landings();
-        let reread = landing::reread(connection, M::LANDING, &landings);
-        let Some(found) = readable::<M, _>(timeout(SILENCE_MAX, reread).await?)? else {
+        let reread = landing::reread(connection, E::LANDING, &landings);
+        let Some(found) = readable::<E, _>(timeout(SILENCE_MAX, reread).await?)? else {
             return Ok(());
         };
-        let decisions = decide_all(M::LANDING, &landings, found, is_proven);
+        let decisions = decide_all(E::LANDING, &landings, found, is_proven);
         let mut is_changed = false;
         for (job, decision) in std::mem::take(&mut group.jobs).into_iter().zip(decisions) {
-            if let Some(again) = self.mode.decided(job, decision, is_proven) {
+            if let Some(again) = self.ends.decided(job, decision, is_proven) {
                 is_changed |= again.is_renumbered;
                 group.jobs.push(again.job);
             }
         }
         is_changed |= group.jobs.len() < landings.len();
         // The template's validity may have changed; the next attempts use the new one.
-        let again = group.jobs.iter_mut().map(|job| &mut job.landing).collect();
-        let renewing = landing::renew(connection, again);
-        if readable::<M, _>(timeout(SILENCE_MAX, renewing).await?)? == Some(true) {
+        let remaining = group.jobs.iter_mut().map(|job| &mut job.landing).collect();
+        let renewing = landing::renew(connection, remaining);
+        if readable::<E, _>(timeout(SILENCE_MAX, renewing).await?)? == Some(true) {
             is_changed = true;
-            group.jobs.iter().for_each(|job| self.mode.renewed(job.template()));
+            group.jobs.iter().for_each(|job| self.ends.renewed(job.template()));
         }
         if is_changed {
-            group.changed();
+            group.restart_count();
         }
         Ok(())
     }
 
-    /// Queues the rest of a group: unchanged if it shrank or met only conflicts, otherwise split, so that admissions
-    /// that obstruct each other (the same key or number twice) get decided.
-    fn queue_again(&mut self, mut group: Group<M::Tag>) {
-        let alone_tries = group.tries - if M::COUNTS_CONFLICTS { 0 } else { group.conflicts };
+    /// Queues what is left of a group: whole, if its count was just restarted or it met only conflicts; else halved, so that
+    /// admissions that obstruct each other (the same key or number twice) get decided.
+    fn queue_again(&mut self, mut group: Group<E::Tag>) {
+        let alone_tries = group.tries - if E::COUNTS_CONFLICTS { 0 } else { group.conflicts };
         match group.jobs.len() {
             0 => {}
             1 if alone_tries >= ALONE_TRIES_MAX => {
-                group.jobs.drain(..).for_each(|job| self.mode.gave_up(job));
+                group.jobs.drain(..).for_each(|job| self.ends.gave_up(job));
             }
             1 => self.groups.push(group),
             _ if group.tries == 0 => self.groups.push(group),
@@ -308,9 +308,9 @@ impl<M: Mode> Batch<M> {
         }
     }
 
-    /// Queues a group as two. MySQL may have been silent because the transaction is too large, and the same transaction
-    /// would take as long every time.
-    fn halve(&mut self, mut group: Group<M::Tag>) {
+    /// Queues a group as two: because its admissions obstruct each other, or because MySQL was silent, perhaps over too large
+    /// a transaction, which would take as long every time.
+    fn halve(&mut self, mut group: Group<E::Tag>) {
         if group.jobs.len() < 2 {
             self.groups.push(group);
             return;
@@ -321,13 +321,14 @@ impl<M: Mode> Batch<M> {
     }
 }
 
-/// Returns what was read; `None` if a row cannot be read. Tried alone, only the claim of that row fails.
-fn readable<M: Mode, T>(read: Result<T, StoreError>) -> Result<Option<T>, RunError> {
+/// Returns what was read; `None` if a row cannot be read. The attempt then counts as refused, so the group is halved until
+/// only that claim is left and fails.
+fn readable<E: Ends, T>(read: Result<T, StoreError>) -> Result<Option<T>, RunError> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error) if error.is_unreadable() => {
             error!(error = runtime::report(&error), "what MySQL holds of a claim cannot be read");
-            M::count_retry("error");
+            E::count_retry("error");
             Ok(None)
         }
         Err(error) => Err(error.into()),

@@ -1,5 +1,5 @@
-//! Batches of queued claims. Claims that cannot land get their rejected rows or fences once all other claims have landed,
-//! because only then the stock is the one that the decision under the lock will see.
+//! Batches of queued claims. Rejected rows and fences are written after all other claims have landed: only then is the
+//! stock final, and writing decides once more under the stock row's lock.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,7 +9,7 @@ use mysql_store::{MySqlConnection, StoreError};
 use runtime::FailPoints;
 
 use crate::{
-    batch::{Again, Batch, Job, Mode, Points, RunError},
+    batch::{Again, Batch, Ends, Job, Points, RunError},
     ids::Ids,
     queued::{
         end::{Ending, Next, QueuedEnd},
@@ -33,32 +33,32 @@ pub(super) struct Queued {
     /// Most rejections in one transaction; fewer after a silence of MySQL.
     pub(super) rejected_max: usize,
     /// Gates that gave out a number twice.
-    wrong: BTreeSet<(TemplateId, Epoch)>,
+    wrong_gates: BTreeSet<(TemplateId, Epoch)>,
     /// Templates with a newer version than the landings had.
     renewed: BTreeSet<TemplateId>,
 }
 
 impl QueuedBatch {
     pub(super) fn new(points: FailPoints) -> Self {
-        let mode = Queued {
+        let ends = Queued {
             done: Vec::new(),
             endings: VecDeque::new(),
             singly: 0,
             rejected_max: REJECTED_MAX,
-            wrong: BTreeSet::new(),
+            wrong_gates: BTreeSet::new(),
             renewed: BTreeSet::new(),
         };
-        Self::empty(mode, points)
+        Self::empty(ends, points)
     }
 
     /// Adds a claim that cannot land.
     pub(super) fn end_later(&mut self, job: QueuedJob, ending: Ending) {
-        self.mode.endings.push_back((job, ending));
+        self.ends.endings.push_back((job, ending));
     }
 
     /// Records an end that needs no row.
     pub(super) fn end_at_once(&mut self, index: usize, end: QueuedEnd) {
-        self.mode.done.push((index, end));
+        self.ends.done.push((index, end));
     }
 
     /// Runs until every claim has its end. `now` is the time of a rejection or a fence.
@@ -74,7 +74,7 @@ impl QueuedBatch {
     ) -> Result<(), RunError> {
         loop {
             self.run(connection, ids).await?;
-            if self.mode.endings.is_empty() {
+            if self.ends.endings.is_empty() {
                 return Ok(());
             }
             self.end_some(connection, now()).await?;
@@ -83,22 +83,22 @@ impl QueuedBatch {
 
     /// Takes the ends so far, by place in the batch.
     pub(super) fn take_done(&mut self) -> Vec<(usize, QueuedEnd)> {
-        std::mem::take(&mut self.mode.done)
+        std::mem::take(&mut self.ends.done)
     }
 
     /// Takes the gates that gave out a number twice.
     pub(super) fn take_wrong(&mut self) -> BTreeSet<(TemplateId, Epoch)> {
-        std::mem::take(&mut self.mode.wrong)
+        std::mem::take(&mut self.ends.wrong_gates)
     }
 
     /// Takes the templates whose newer version was read.
     pub(super) fn take_renewed(&mut self) -> BTreeSet<TemplateId> {
-        std::mem::take(&mut self.mode.renewed)
+        std::mem::take(&mut self.ends.renewed)
     }
 
-    /// Follows a decision that was made under the lock.
-    pub(super) fn follow(&mut self, job: QueuedJob, next: Next) {
-        if let Some(again) = self.mode.follow(job, next, true) {
+    /// Follows a decision that was made under the stock row's lock, when the claim's end was to be written.
+    pub(super) fn follow_locked(&mut self, job: QueuedJob, next: Next) {
+        if let Some(again) = self.ends.follow(job, next, true) {
             self.add(vec![again.job]);
         }
     }
@@ -108,14 +108,14 @@ impl Queued {
     /// Returns the claim if it is to be tried again.
     fn follow(&mut self, mut job: QueuedJob, next: Next, is_proven: bool) -> Option<Again<usize>> {
         if is_proven && next.blames_the_gate() {
-            self.wrong.insert((job.template(), job.landing.admission.epoch));
+            self.wrong_gates.insert((job.template(), job.landing.admission.epoch));
         }
         match next {
             Next::End(end) => self.done.push((job.tag, end)),
             Next::Later(ending) => self.endings.push_back((job, ending)),
             Next::Again => return Some(Again { job, is_renumbered: false }),
-            // Keep a number that may just be coming back. The gate holds it for this claim, and would not learn that the
-            // claim got another one.
+            // The number may be coming back just now, so keep it: the gate has it under this claim, and would not learn of
+            // another.
             Next::AgainWith(_) if !is_proven => return Some(Again { job, is_renumbered: false }),
             Next::AgainWith(numbers) => {
                 job.give_numbers(numbers);
@@ -126,7 +126,7 @@ impl Queued {
     }
 }
 
-impl Mode for Queued {
+impl Ends for Queued {
     type Tag = usize;
 
     const LANDING: LandingMode = LandingMode::Queued;
@@ -138,7 +138,7 @@ impl Mode for Queued {
     };
     const RETRIES: &'static str = metric::RETRIES.name;
     const LOCKED: &'static str = "locked";
-    // An accepted claim is waited for as long as it takes.
+    // An accepted claim is tried for as long as conflicts last.
     const COUNTS_CONFLICTS: bool = false;
 
     fn blames_a_claim(error: &StoreError) -> bool {
@@ -166,13 +166,7 @@ impl Mode for Queued {
         self.renewed.insert(template);
     }
 
-    fn gave_up(&mut self, mut job: QueuedJob) {
-        if job.given_up {
-            // A rejection would find no reason either.
-            self.done.push((job.tag, QueuedEnd::Unlandable));
-        } else {
-            job.given_up = true;
-            self.endings.push_back((job, Ending::Reject(RejectReason::Failed)));
-        }
+    fn gave_up(&mut self, job: QueuedJob) {
+        self.endings.push_back((job, Ending::Reject(RejectReason::Failed)));
     }
 }

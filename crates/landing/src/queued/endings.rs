@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tracing::error;
 
 use crate::{
-    batch::{CONFLICT_PAUSE, Mode, RunError, SILENCE_MAX},
+    batch::{CONFLICT_PAUSE, Ends, RunError, SILENCE_MAX},
     queued::{
         batch::{Queued, QueuedBatch, QueuedJob},
         end::{Ending, Next, QueuedEnd},
@@ -32,29 +32,29 @@ impl QueuedBatch {
     ) -> Result<(), RunError> {
         self.points.reach("queued.before_end").await?;
         let (landings, reasons) = self.next_rejections();
-        if self.mode.singly > 0 || landings.len() < 2 {
+        if self.ends.singly > 0 || landings.len() < 2 {
             return self.end_first(connection, now).await;
         }
         let rejecting = landing::reject_all(connection, &landings, &reasons, now);
         let rejected = timeout(SILENCE_MAX, rejecting).await.inspect_err(|_| {
             // Fewer at a time, as for landings: the same transaction would take as long every time.
-            self.mode.rejected_max = (landings.len() / 2).max(1);
+            self.ends.rejected_max = (landings.len() / 2).max(1);
         });
         match rejected? {
             Ok(Some(outcomes)) => {
                 for (outcome, reason) in outcomes.into_iter().zip(reasons) {
-                    let Some((job, _)) = self.mode.endings.pop_front() else { break };
-                    self.follow(job, next(outcome, reason));
+                    let Some((job, _)) = self.ends.endings.pop_front() else { break };
+                    self.follow_locked(job, next(outcome, reason));
                 }
             }
-            Ok(None) => self.mode.singly = landings.len(),
+            Ok(None) => self.ends.singly = landings.len(),
             Err(error) if error.is_conflict() => {
                 Queued::count_retry("conflict");
                 sleep(CONFLICT_PAUSE).await;
             }
             // Tried alone, only the claim at fault is not rejected.
             Err(error) if error.is_of_row() || error.is_unreadable() => {
-                self.mode.singly = landings.len();
+                self.ends.singly = landings.len();
             }
             Err(error) => return Err(error.into()),
         }
@@ -67,7 +67,7 @@ impl QueuedBatch {
             Ending::Reject(reason) => Some((job.landing.clone(), *reason)),
             Ending::Fence => None,
         };
-        self.mode.endings.iter().map_while(rejection).take(self.mode.rejected_max).unzip()
+        self.ends.endings.iter().map_while(rejection).take(self.ends.rejected_max).unzip()
     }
 
     async fn end_first(
@@ -75,7 +75,7 @@ impl QueuedBatch {
         connection: &mut MySqlConnection,
         now: DateTime<Utc>,
     ) -> Result<(), RunError> {
-        let Some((job, ending)) = self.mode.endings.front() else { return Ok(()) };
+        let Some((job, ending)) = self.ends.endings.front() else { return Ok(()) };
         let id = job.landing.landed.id;
         let ending = *ending;
         let next = match timeout(SILENCE_MAX, write(connection, &job.landing, ending, now)).await? {
@@ -97,9 +97,9 @@ impl QueuedBatch {
             }
             Err(error) => return Err(error.into()),
         };
-        self.mode.singly = self.mode.singly.saturating_sub(1);
-        if let Some((job, _)) = self.mode.endings.pop_front() {
-            self.follow(job, next);
+        self.ends.singly = self.ends.singly.saturating_sub(1);
+        if let Some((job, _)) = self.ends.endings.pop_front() {
+            self.follow_locked(job, next);
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ pub mod claim;
 pub mod claim_states;
 pub mod fence;
 pub mod landing;
-pub mod lease;
 pub mod look_up;
 pub mod search;
 pub mod story;

@@ -1,6 +1,5 @@
-//! Deadlines of coupons, and the leases of worker numbers.
+//! Deadlines of coupons.
 
 pub mod expiring;
 pub mod expiry;
 pub mod expiry_report;
-pub mod worker_lease;

@@ -164,7 +164,9 @@ pub(crate) async fn edit(
     }
     if request.claim_starts_at.is_some() || request.claim_ends_at.is_some() {
         show_window(&app, &after).await?;
-    } else if request.claim_mode.is_some() {
+    }
+    // A window that is sent as it is loads no gate anew.
+    if request.claim_mode.is_some() {
         show_mode(&app, &after).await?;
     }
     let issued_coupons = if request.names_validity() {
