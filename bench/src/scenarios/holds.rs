@@ -103,7 +103,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         paid_p50_ms: paid.answered.ms(0.5),
         paid_p99_ms: paid.answered.ms(0.99),
         paid_beside_claims_per_s: holds::BESIDE_PER_S,
-        holds: bench::storm::rounded(cli.holds),
+        holds: crate::storm::rounded(cli.holds),
         rebuild_s: rebuild.as_secs_f64(),
         lapses_per_s: alone.per_s,
         on_sale_after_s: alone.on_sale_after.as_secs_f64(),
@@ -146,7 +146,7 @@ struct Beside {
 }
 
 async fn beside_claims(stage: &mut Stage, cli: &Cli) -> Result<Beside> {
-    let first = FIRST + bench::storm::rounded(cli.holds);
+    let first = FIRST + crate::storm::rounded(cli.holds);
     let held = holds::prepare(stage, first, cli.holds).await?;
     let mut alone = claims_alone(stage, cli.claims_per_s).await?;
     let claims = Claims::start(stage, cli.claims_per_s).await?;

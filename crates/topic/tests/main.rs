@@ -12,11 +12,11 @@ use std::{
 use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
 use devstack::{Certificates, OwnBroker, OwnBrokers, TestServers, at_last};
 use topic::{
-    BrokerProbe, Consumer, ConsumerOptions, FencedWriter, HEADER_TRACE_PARENT, HistorySpan,
-    Message, MessagePosition, OrderedProducer, PartitionOffsets, PositionCheck, Producer,
-    ProducerOptions, Reached, Record, Search, TableReader, TopicError, TopicLayout, TopicNames,
-    committed_lag, committed_lag_before, committed_offsets, ensure_topics, find_message,
-    led_offsets, messages_at, partitions, read_history, topic_offsets, verify,
+    BrokerProbe, Consumer, ConsumerOptions, Enqueued, FencedWriter, HEADER_TRACE_PARENT,
+    HistorySpan, Message, MessagePosition, OrderedProducer, PartitionOffsets, PositionCheck,
+    Producer, ProducerOptions, Reached, Record, Search, TableReader, TopicError, TopicLayout,
+    TopicNames, committed_lag, committed_lag_before, committed_offsets, ensure_topics,
+    find_message, led_offsets, messages_at, partitions, read_history, topic_offsets, verify,
 };
 
 /// Time after which a test fails.
@@ -712,4 +712,33 @@ async fn what_comes_behind_a_refused_message_is_not_in_the_topic_before_it() {
         let ends: i64 = held.iter().map(|partition| partition.end).sum();
         assert_eq!(ends, 0, "attempt {attempt}: the message behind it is in the topic");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_messages_of_partitions_are_enqueued_while_the_queue_is_full() {
+    const PARTITIONS: i32 = 64;
+    let test = Test::new("first and full").await;
+    let names = TopicNames::new(format!("{}.wide", test.names.prefix()));
+    let layout = TopicLayout { partitions: PARTITIONS, replication: 1 };
+    ensure_topics(&test.brokers, &names, &layout).await.unwrap();
+    let topic = names.user_coupon();
+    let options = ProducerOptions { queue_bytes: 64 * 1024, ..ProducerOptions::default() };
+    let topics = std::slice::from_ref(&topic);
+    let mut producer = OrderedProducer::connect(&test.brokers, topics, options).await.unwrap();
+    let payload = [b'x'; 1_000];
+    let known = Record { topic: &topic, key: b"0", payload: &payload, headers: &[] };
+    let mut enqueued = 0;
+    for key in 0..4 * PARTITIONS {
+        // Enough to fill the queue, of a partition that is known.
+        while producer.try_enqueue(&known).unwrap() != Enqueued::QueueFull {
+            enqueued += 1;
+        }
+        let key = key.to_string();
+        let other = Record { key: key.as_bytes(), ..known };
+        let enqueuing = producer.enqueue(&other);
+        tokio::time::timeout(PATIENCE, enqueuing).await.expect("it is enqueued").unwrap();
+        enqueued += 1;
+    }
+    tokio::time::timeout(PATIENCE, producer.drained()).await.unwrap().unwrap();
+    assert_eq!(producer.acknowledged().unwrap(), enqueued);
 }

@@ -164,7 +164,14 @@ impl Published {
         };
         while self.all.changes < changes || !reader.caught_up() {
             let Ok(batch) = timeout(LOOK_EVERY, reader.next_batch(BATCH)).await else { break };
-            batch?.iter().for_each(|message| self.all.record(message));
+            match batch {
+                Ok(batch) => batch.iter().for_each(|message| self.all.record(message)),
+                Err(error) => {
+                    // Of a topic that was made anew, nothing that was read counts.
+                    *self = Self::default();
+                    return Err(error.into());
+                }
+            }
         }
         Ok(())
     }

@@ -61,8 +61,6 @@ impl<T> Ends for Direct<T> {
     };
     const RETRIES: &'static str = metric::LANDING_RETRIES.name;
     const LOCKED: &'static str = "set_aside";
-    // This process's other claims wait behind it.
-    const COUNTS_CONFLICTS: bool = true;
 
     /// Every error with which the server is still there, also a full disk or a missing right: a client waits no longer than
     /// its deadline anyway.

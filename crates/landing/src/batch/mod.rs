@@ -34,7 +34,7 @@ use crate::ids::{IdError, Ids};
 /// another transaction ended meanwhile.
 const ALONE_TRIES_MAX: u32 = 8;
 
-/// Pause before an admission is tried alone once more after a refusal, so that the obstacle has time to show.
+/// Pause before a queued claim is tried alone once more after a refusal, so that the obstacle has time to show.
 const ALONE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Attempts at a whole group against deadlocks and lock waits. Then the group is halved, so that a locked claim row
@@ -74,8 +74,6 @@ pub trait Ends {
     const RETRIES: &'static str;
     /// Value of that counter's label `reason` when a stock row is locked.
     const LOCKED: &'static str;
-    /// Whether attempts that ended in a conflict count towards `ALONE_TRIES_MAX`.
-    const COUNTS_CONFLICTS: bool;
 
     /// Returns whether to blame one of the claims. The group is then halved until that claim is alone and fails. After any
     /// other error the whole batch waits for another connection.
@@ -177,7 +175,7 @@ impl<E: Ends> Batch<E> {
         connection: &mut MySqlConnection,
         ids: &Ids,
     ) -> Result<(), RunError> {
-        if group.jobs.len() == 1 && group.was_refused() {
+        if is_patient::<E>() && group.jobs.len() == 1 && group.was_refused() {
             sleep(ALONE_PAUSE).await;
         }
         self.points.reach(E::POINTS.before_begin).await?;
@@ -194,7 +192,9 @@ impl<E: Ends> Batch<E> {
             }
             Ok(Attempt::CouponIdTaken) => {
                 E::count_retry("coupon_id");
-                if let Err(error) = group.give_new_coupon_ids(ids) {
+                if let Err(error) = group.give_new_coupon_ids(ids)
+                    && is_patient::<E>()
+                {
                     // The taken id says nothing about the admissions, so the attempt does not count.
                     group.restart_count();
                     return Err(error.into());
@@ -225,6 +225,8 @@ impl<E: Ends> Batch<E> {
                 if !error.is_unavailable() {
                     E::count_retry("error");
                 }
+                // An outage is no attempt.
+                group.tries -= 1;
                 return Err(error.into());
             }
         }
@@ -293,7 +295,8 @@ impl<E: Ends> Batch<E> {
     /// Queues what is left of a group: whole, if its count was just restarted or it met only conflicts; else halved, so that
     /// admissions that obstruct each other (the same key or number twice) get decided.
     fn queue_again(&mut self, mut group: Group<E::Tag>) {
-        let alone_tries = group.tries - if E::COUNTS_CONFLICTS { 0 } else { group.conflicts };
+        // An accepted claim is tried for as long as conflicts last.
+        let alone_tries = group.tries - if is_patient::<E>() { group.conflicts } else { 0 };
         match group.jobs.len() {
             0 => {}
             1 if alone_tries >= ALONE_TRIES_MAX => {
@@ -319,6 +322,12 @@ impl<E: Ends> Batch<E> {
         self.groups.push(Group::new(second));
         self.groups.push(Group::new(group.jobs));
     }
+}
+
+/// Returns whether admissions are tried for as long as it takes, since their clients were answered already. Direct claims
+/// are not: their clients wait, and so do the other claims of this process.
+fn is_patient<E: Ends>() -> bool {
+    E::LANDING == LandingMode::Queued
 }
 
 /// Returns what was read; `None` if a row cannot be read. The attempt then counts as refused, so the group is halved until

@@ -138,8 +138,6 @@ impl Ends for Queued {
     };
     const RETRIES: &'static str = metric::RETRIES.name;
     const LOCKED: &'static str = "locked";
-    // An accepted claim is tried for as long as conflicts last.
-    const COUNTS_CONFLICTS: bool = false;
 
     fn blames_a_claim(error: &StoreError) -> bool {
         error.is_of_row()

@@ -113,7 +113,10 @@ impl TableReader {
             let mut next = tokio::select! {
                 biased;
                 next = stream.next() => next,
-                anew = &mut self.made_anew => return Err(anew),
+                anew = &mut self.made_anew => {
+                    self.made_anew = future::pending().boxed();
+                    return Err(anew);
+                }
             };
             while let Some(received) = next {
                 match received {

@@ -54,24 +54,23 @@ impl Introduced {
         number: u64,
         is_acknowledged: impl Fn(u64) -> bool,
     ) -> bool {
-        // A partition that was added later is not known here: its order is that of the client.
         let Some(partition) = self.partition(topic, key) else { return true };
         let now = Instant::now();
         let is_forgotten = now.duration_since(partition.last) > KNOWN_FOR;
         partition.state = match partition.state {
             State::Unknown => State::Introducing(number),
+            // The client's queue was full, and it is tried again.
+            State::Introducing(first) if first == number => State::Introducing(number),
             State::Introducing(first) if is_acknowledged(first) => State::Known,
             State::Introducing(_) => return false,
-            // Nothing else is on its way.
-            State::Known if is_forgotten && number.checked_sub(1).is_none_or(is_acknowledged) => {
-                State::Introducing(number)
-            }
+            State::Known if is_forgotten => State::Introducing(number),
             State::Known => State::Known,
         };
         partition.last = now;
         true
     }
 
+    /// Returns the partition of a key, by the number of partitions at the start; `None` if the topic is not one of these.
     fn partition(&mut self, topic: &str, key: &[u8]) -> Option<&mut Partition> {
         let topic = self.0.iter_mut().find(|known| known.name == topic)?;
         let count = i32::try_from(topic.partitions.len()).ok()?;
@@ -94,6 +93,7 @@ mod tests {
     fn the_first_message_of_a_partition_goes_alone() {
         let mut introduced = introduced();
         assert!(introduced.takes(TOPIC, b"a", 0, |_| false));
+        assert!(introduced.takes(TOPIC, b"a", 0, |_| false), "again, since the queue was full");
         assert!(!introduced.takes(TOPIC, b"b", 1, |_| false), "the first is on its way");
         assert!(introduced.takes(TOPIC, b"b", 1, |number| number == 0));
         assert!(introduced.takes(TOPIC, b"c", 2, |_| false), "it is known from then on");

@@ -18,7 +18,7 @@ use rdkafka::{
     producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext},
     types::RDKafkaErrorCode,
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::sleep};
 
 use crate::{
     MessagePosition, ProducerOptions, TopicError,
@@ -28,6 +28,9 @@ use crate::{
 
 /// After the queue was full, enqueuing is retried once `1 / ROOM_SHARE` of the outstanding messages is acknowledged.
 const ROOM_SHARE: u64 = 8;
+
+/// Pause before enqueuing is retried while nothing is outstanding.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 
 /// The last acknowledged message of each partition, by topic.
 pub type Acknowledged = BTreeMap<String, BTreeMap<i32, MessagePosition>>;
@@ -128,14 +131,18 @@ impl OrderedProducer {
     /// Fails like [`OrderedProducer::try_enqueue`] and [`OrderedProducer::acknowledged`].
     pub async fn enqueue(&mut self, record: &Record<'_>) -> Result<u64, TopicError> {
         loop {
-            match self.try_enqueue(record)? {
-                Enqueued::As(number) => return Ok(number),
-                Enqueued::QueueFull => {
-                    // Do not wake for each acknowledgement: most of them make no room yet.
-                    let acknowledged = self.acknowledged()?;
-                    let outstanding = self.next.saturating_sub(acknowledged);
-                    self.changed(acknowledged + outstanding / ROOM_SHARE).await?;
-                }
+            // Read before the attempt: what is acknowledged behind it must wake the wait.
+            let acknowledged = self.acknowledged()?;
+            if let Enqueued::As(number) = self.try_enqueue(record)? {
+                return Ok(number);
+            }
+            let outstanding = self.next.saturating_sub(acknowledged);
+            if outstanding == 0 {
+                // The client makes room a moment after its last acknowledgement.
+                sleep(ROOM_PAUSE).await;
+            } else {
+                // Do not wake for each acknowledgement: most of them make no room yet.
+                self.changed(acknowledged + outstanding / ROOM_SHARE).await?;
             }
         }
     }
