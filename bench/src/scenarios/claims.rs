@@ -1,7 +1,7 @@
 //! `./dev bench claims`: what a claim costs, process by process, and how fast claims are landed and refused. Exit code 1: something failed,
 //! or an invariant is broken afterwards.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use crate::{
     claims::{
@@ -45,9 +45,6 @@ const BEHIND: [&str; 5] = ["kafka", "redis-view", "cdc-tailer", "sync-consumer",
 /// gate, and refusals.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Length of the steady load. Memory that grows slowly shows in ten minutes.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     steady_minutes: u64,
@@ -109,14 +106,14 @@ struct Load {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(cli: Cli, json: Option<&Path>) -> Result<()> {
     match cli.command {
         Some(Command::Bare(options)) => refusals::serve(options).await,
-        None => measure(cli.json, cli.steady_minutes).await,
+        None => measure(json, cli.steady_minutes).await,
     }
 }
 
-async fn measure(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
+async fn measure(json: Option<&Path>, steady_minutes: u64) -> Result<()> {
     let servers = BareServers::start_for_minutes().await?;
     let machine = report::machine(&servers)?;
     let [thin_1_per_s, thin_per_s] = thin_rates(&servers).await?;
@@ -178,7 +175,7 @@ async fn measure(json: Option<PathBuf>, steady_minutes: u64) -> Result<()> {
         reopened_p50_ms,
         reopened_max_ms,
     };
-    conclude(json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }
 
 /// Median and maximum of the time until apis that refuse from memory give out added coupons.

@@ -2,7 +2,7 @@
 //! deadlines; millions of waiting coupons. Exit code 1: something failed, or a coupon ended
 //! wrongly.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::Path, time::Duration};
 
 use crate::{
     claims::hot,
@@ -32,9 +32,6 @@ const CONNECTIONS: usize = 64;
 /// Measures flips per second next to a raw update, lateness, memory and start.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Coupons that end in the same second, rounded up to a multiple of 10,000.
     #[arg(long, default_value_t = 1_000_000)]
     coupons: i64,
@@ -86,7 +83,7 @@ struct Waiting {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(cli: Cli, json: Option<&Path>) -> Result<()> {
     let mut servers = BareServers::start_as_installed().await?;
     let machine = report::machine(&servers)?;
     let ceiling_url = servers.stack.endpoints().url_of_database("ceiling");
@@ -156,8 +153,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         pending: waiting,
     };
     row("  p99, over p99 alone", &format!("{:.2}", figures.claims_p99_ratio));
-    write_json(cli.json.as_deref(), &figures)?;
-    Ok(())
+    write_json(json, &figures)
 }
 
 fn say_storm(name: &str, storm: &storm::Storm, ceiling_per_s: f64) {

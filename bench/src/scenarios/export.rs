@@ -1,7 +1,7 @@
 //! `./dev bench export`: rows per second of a template's coupons over HTTP, as CSV and as NDJSON, beside the same reads without HTTP in
 //! the same run; and the api's memory. Exit code 1: something failed.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{
     export::{self, ROWS},
@@ -9,16 +9,7 @@ use crate::{
     stage::{BareServers, Stage},
 };
 use anyhow::{Context as _, Result};
-use clap::Args;
 use serde::Serialize;
-
-/// Measures exports of a million coupons.
-#[derive(Args)]
-pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// The figures and the machine, as JSON.
 #[derive(Serialize)]
@@ -37,7 +28,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -71,7 +62,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         api_peak_before_mib,
         api_peak_mib,
     };
-    write_json(cli.json.as_deref(), &figures)
+    write_json(json, &figures)
 }
 
 fn peak_mib(stage: &Stage) -> Result<f64> {

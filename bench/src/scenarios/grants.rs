@@ -2,7 +2,7 @@
 //! 1: something failed, or an invariant is broken afterwards.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -12,7 +12,6 @@ use crate::{
 };
 use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
-use clap::Args;
 use coupon::{TemplateId, UserId};
 use reqwest::Method;
 use serde::Serialize;
@@ -27,14 +26,6 @@ const FIRST_CLAIMER: i64 = 1_000_000;
 
 /// Polling interval of the job: a fraction of its duration.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// Measures a job of ten thousand grants, and claims beside it.
-#[derive(Args)]
-pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// The figures and the machine, as JSON.
 #[derive(Serialize)]
@@ -51,8 +42,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
-    let Cli { json } = cli;
+pub async fn run(json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -95,7 +85,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         claim_beside_p50_ms: beside.ms(0.5),
         claim_beside_p99_ms: beside.ms(0.99),
     };
-    conclude(json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }
 
 /// A user claims; returns how long the answer took.

@@ -2,7 +2,7 @@
 //! the rebuild of a gate with many users; landings of held coupons beside others. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::Path, time::Duration};
 
 use crate::{
     claims::hot,
@@ -26,9 +26,6 @@ const FIRST: i64 = 10_000_000;
 /// Measures lapses per second beside claims, a lone lapse, payments, a rebuild, and landings of held coupons.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Holds that end in the same second, rounded up to a multiple of 10,000.
     #[arg(long, default_value_t = 100_000)]
     holds: i64,
@@ -64,7 +61,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(cli: Cli, json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start_as_installed().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -115,7 +112,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         claims_p99_ratio: p99_beside / p99,
     };
     row("  p99, over p99 alone", &format!("{:.2}", figures.claims_p99_ratio));
-    conclude(cli.json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }
 
 /// Landings per second without and with holds. In the order plain, held, held, plain, since a machine changes with time.

@@ -1,7 +1,7 @@
 //! `./dev bench mixed`: an ordinary day, in which as many coupons and holds end as are claimed: how late they end, and what that costs
 //! the claims. Exit code 1: something failed, or an invariant is broken afterwards.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{
     claims::hot,
@@ -17,9 +17,6 @@ use serde::Serialize;
 /// Measures how late coupons and holds end in an ordinary load, and the claims beside them.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// The database server.
     #[arg(long, value_enum, default_value_t)]
     flavor: Flavor,
@@ -45,7 +42,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(cli: Cli, json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start_as_installed_of(cli.flavor).await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -80,5 +77,5 @@ pub async fn run(cli: Cli) -> Result<()> {
         claims_p99_ms: p99,
         claims_p99_ratio: p99 / p99_alone,
     };
-    conclude(cli.json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }

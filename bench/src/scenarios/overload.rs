@@ -1,7 +1,7 @@
 //! `./dev bench overload`: what claims are answered while more come than can be landed. Exit code 1: something failed, or an invariant is
 //! broken afterwards.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use crate::{
     cdc::usage::Usage,
@@ -55,9 +55,6 @@ const LIMITS: [(&str, &str); 2] =
 /// beside a user who floods; and the api's memory.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// The api's `CLAIMS_UNDER_WAY_MAX`, if not its default.
     #[arg(long, value_name = "CLAIMS")]
     under_way: Option<usize>,
@@ -86,7 +83,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(Cli { json, under_way }: Cli) -> Result<()> {
+pub async fn run(Cli { under_way }: Cli, json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start_for_minutes().await?;
     let machine = report::machine(&servers)?;
     let under_way = under_way.map(|most| most.to_string());
@@ -145,7 +142,7 @@ pub async fn run(Cli { json, under_way }: Cli) -> Result<()> {
         api_mib,
         api_peak_mib,
     };
-    conclude(json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }
 
 /// Sends a load, waits until everything behind it is done, and prints the outcome.

@@ -1,7 +1,7 @@
 //! `./dev bench queued`: queued claims beside direct ones, on the same platform in the same run. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{
     claims::hot,
@@ -10,19 +10,9 @@ use crate::{
     stage::{BareServers, Stage},
 };
 use anyhow::Result;
-use clap::Args;
 use devstack::OwnView;
 use serde::Serialize;
 use shopper::Latency;
-
-/// Measures accepted and landed claims per second, the time of a 202 at half load, a backlog's drain and its estimates,
-/// the relay by its workers, and the memory of waiting clients.
-#[derive(Args)]
-pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// The figures and the machine, as JSON.
 #[derive(Serialize)]
@@ -58,8 +48,7 @@ struct RelayFigures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
-    let Cli { json } = cli;
+pub async fn run(json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -124,7 +113,7 @@ pub async fn run(cli: Cli) -> Result<()> {
         api_waiting_mib: while_waiting,
         api_peak_mib: peak,
     };
-    conclude(json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }
 
 /// The times of a 202 at a steady rate: after the gate, the topic, and a replica that runs for that part only.

@@ -1,7 +1,7 @@
 //! `./dev bench redeem`: redemptions per second beside claims per second, on the same platform in the same run. Exit code 1: something
 //! failed, or an invariant is broken afterwards.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{
     claims::hot,
@@ -10,16 +10,7 @@ use crate::{
     stage::BareServers,
 };
 use anyhow::Result;
-use clap::Args;
 use serde::Serialize;
-
-/// Measures landed claims per second, and redemptions per second: one transaction each, with its audit line.
-#[derive(Args)]
-pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// The figures and the machine, as JSON.
 #[derive(Serialize)]
@@ -36,7 +27,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -63,5 +54,5 @@ pub async fn run(cli: Cli) -> Result<()> {
         redeemed_at_half_p50_ms: redeemed.at_half.ms(0.5),
         redeemed_at_half_p99_ms: redeemed.at_half.ms(0.99),
     };
-    conclude(cli.json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }

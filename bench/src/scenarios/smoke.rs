@@ -1,7 +1,7 @@
 //! `./dev bench smoke`: the most important figures, in a minute. Exit code 1: something failed, or an invariant is broken
 //! afterwards.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{
     claims::{hot, thin},
@@ -10,17 +10,8 @@ use crate::{
     tailer_alone, visible,
 };
 use anyhow::Result;
-use clap::Args;
 use runtime::Clock;
 use serde::Serialize;
-
-/// Measures landed claims per second next to thin transactions, commit to visible, and the tailer's rows per second.
-#[derive(Args)]
-pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-}
 
 /// The figures and the machine, as JSON.
 #[derive(Serialize)]
@@ -38,7 +29,7 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let thin_url = servers.stack.endpoints().url_of_database("thin");
@@ -70,5 +61,5 @@ pub async fn run(cli: Cli) -> Result<()> {
         visible_p99_ms: visible.ms(0.99),
         tailer_rows_per_s,
     };
-    conclude(cli.json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }

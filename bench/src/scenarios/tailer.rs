@@ -2,7 +2,10 @@
 //! idle, next to its peers and the libraries below it. Exit code 1: something failed.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     cdc::{
@@ -28,9 +31,6 @@ use shopper::Latency;
 /// Measures rows per second into Kafka, memory and delay, next to a hand-written tailer and Debezium Server.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Bulk rows, rounded up to a multiple of 10,000.
     #[arg(long, default_value_t = 1_000_000)]
     rows: i64,
@@ -97,7 +97,7 @@ struct Setup {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(cli: Cli, json: Option<&Path>) -> Result<()> {
     // The broker works for ten minutes and uses a third of the machine, so it runs optimised.
     let options = Options { kafka_optimised: true, ..Options::default() };
     let servers = BareServers::start_with(&options).await?;
@@ -132,7 +132,7 @@ pub async fn run(cli: Cli) -> Result<()> {
     servers.end().await?;
     let figures = figures(machine, decoded, produced, idle, runs, missing);
     say_ratios(&figures);
-    write_json(cli.json.as_deref(), &figures)
+    write_json(json, &figures)
 }
 
 fn folder(servers: &BareServers) -> PathBuf {

@@ -2,7 +2,7 @@
 //! long list. Exit code 1: something failed, or an invariant is broken afterwards.
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::{
     bare,
@@ -21,9 +21,6 @@ use shopper::Latency;
 /// pages of ten thousand coupons next to those of ten.
 #[derive(Args)]
 pub struct Cli {
-    /// Also writes the figures to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[command(subcommand)]
     part: Option<Part>,
 }
@@ -63,14 +60,14 @@ struct Figures {
 }
 
 /// Runs it.
-pub async fn run(cli: Cli) -> Result<()> {
+pub async fn run(cli: Cli, json: Option<&Path>) -> Result<()> {
     match cli.part {
         Some(Part::Bare(options)) => bare::serve(options).await,
-        None => measure(cli.json).await,
+        None => measure(json).await,
     }
 }
 
-async fn measure(json: Option<PathBuf>) -> Result<()> {
+async fn measure(json: Option<&Path>) -> Result<()> {
     let servers = BareServers::start().await?;
     let machine = report::machine(&servers)?;
     let mut stage = servers.platform().await?;
@@ -110,7 +107,7 @@ async fn measure(json: Option<PathBuf>) -> Result<()> {
         api_peak_before_rebuilds_mib: pages.api_peak_mib[0],
         api_peak_mib: pages.api_peak_mib[1],
     };
-    conclude(json.as_deref(), &figures, &invariants)
+    conclude(json, &figures, &invariants)
 }
 
 fn say_pages(pages: &Pages) {
