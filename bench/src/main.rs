@@ -7,8 +7,8 @@ use anyhow::bail;
 use bench::{
     report::exit_code,
     scenarios::{
-        claims, curves, expiry, export, grants, holds, mixed, overload, queued, redeem, smoke,
-        tailer, view,
+        capacity, claims, curves, expiry, export, grants, holds, mixed, overload, queued, redeem,
+        smoke, tailer, view,
     },
 };
 use clap::{Parser, Subcommand};
@@ -27,6 +27,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Bench {
+    /// Measures the CPU time of a claim by part, and prints what ten thousand, a hundred thousand and a million claims a
+    /// second need.
+    Capacity,
     Claims(claims::Cli),
     Curves(curves::Cli),
     Expiry(expiry::Cli),
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
 async fn run(Cli { json, bench }: Cli) -> anyhow::Result<()> {
     let json = json.as_deref();
     match bench {
+        Bench::Capacity => capacity::run(json).await,
         Bench::Claims(cli) => claims::run(cli, json).await,
         Bench::Curves(_) if json.is_some() => bail!("curves has no figures to write"),
         Bench::Curves(cli) => curves::run(&cli),

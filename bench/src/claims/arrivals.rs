@@ -1,7 +1,7 @@
 //! Claims at a constant rate, regardless of the answers: an open loop. A latency counts from the intended time of
 //! sending, so that a stall counts for every claim that was due during it.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use anyhow::{Result, ensure};
 use chrono::TimeDelta;
@@ -50,17 +50,22 @@ pub async fn at_rate(stage: &Stage, per_s: f64, length: Duration) -> Result<Late
     let rate = Rate::for_length(per_s, length);
     let new = NewTemplate::simple("Arrivals", rate.claims, stage.clock.now(), TimeDelta::hours(1));
     let template = stage.api.publish_new(&new).await?.id;
-    Ok(send(stage, template, rate).await?.answered)
+    Ok(send(stage, iter::repeat(template), rate).await?.answered)
 }
 
-/// Claims a template's coupons at this rate, each by a user of its own. Only unanswered claims are kept in memory.
+/// Claims at this rate, each by a user of its own at the next of these templates, which do not end. Only unanswered claims
+/// are kept in memory.
 ///
 /// # Errors
 /// The platform fails, or a claim did not land.
 ///
 /// # Panics
 /// The task of a claim panicked.
-pub async fn send(stage: &Stage, template: TemplateId, rate: Rate) -> Result<Arrived> {
+pub async fn send(
+    stage: &Stage,
+    mut templates: impl Iterator<Item = TemplateId>,
+    rate: Rate,
+) -> Result<Arrived> {
     let Rate { per_s, claims } = rate;
     let mut tasks = JoinSet::new();
     let began = Instant::now();
@@ -71,7 +76,7 @@ pub async fn send(stage: &Stage, template: TemplateId, rate: Rate) -> Result<Arr
         sleep_until(intended).await;
         let due = ((intended + SLICE - began).as_secs_f64() * per_s) as i64;
         let next = due.clamp(sent + 1, claims);
-        for user in sent..next {
+        for (user, template) in (sent..next).zip(&mut templates) {
             let shopper = stage.api.shopper(UserId(user))?;
             tasks.spawn(async move {
                 let answer = shopper.claim(template, None, 1).await?;

@@ -42,11 +42,9 @@ pub struct Spread {
 /// # Errors
 /// The platform fails, or a claim did not land.
 pub async fn measure(stage: &Stage) -> Result<Spread> {
-    let templates = publish(stage).await?;
-    let mut choice = Choice::new(templates.len());
     let mut users = 1..;
-    land(stage, &mut users, WARM_UP, || templates[choice.uniform()]).await?;
-    stage.at_rest().await?;
+    let templates = publish_warm(stage, &mut users).await?;
+    let mut choice = Choice::new(templates.len());
     let one_before = land(stage, &mut users, CLAIMS, || templates[0]).await?;
     stage.at_rest().await?;
     let uniform_per_s = land(stage, &mut users, CLAIMS, || templates[choice.uniform()]).await?;
@@ -64,6 +62,21 @@ pub async fn measure(stage: &Stage) -> Result<Spread> {
         uniform_over_one: uniform_per_s / one_per_s,
         zipf_over_one: zipf_per_s / one_per_s,
     })
+}
+
+/// Publishes the templates, and lands claims of these users until the api knows each.
+///
+/// # Errors
+/// The platform fails, or a claim did not land.
+pub async fn publish_warm(
+    stage: &Stage,
+    users: &mut impl Iterator<Item = i64>,
+) -> Result<Vec<TemplateId>> {
+    let templates = publish(stage).await?;
+    let mut choice = Choice::new(templates.len());
+    land(stage, users, WARM_UP, || templates[choice.uniform()]).await?;
+    stage.at_rest().await?;
+    Ok(templates)
 }
 
 async fn publish(stage: &Stage) -> Result<Vec<TemplateId>> {

@@ -1,7 +1,7 @@
 //! Claims at half of the capacity for minutes: how long their answers take, whether a process's memory grows, and how far
 //! the view is behind at the end.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, iter, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use chrono::TimeDelta;
@@ -59,7 +59,7 @@ pub async fn measure(
     let template = publish(stage, rate, length).await?;
     let last = last_users(stage).await?;
     let arrived = tokio::select! {
-        arrived = arrivals::send(stage, template, rate) => arrived?,
+        arrived = arrivals::send(stage, iter::repeat(template), rate) => arrived?,
         sampled = samples.take() => match sampled? {},
     };
     let memory = samples.end()?;

@@ -3,3 +3,4 @@
 pub mod cpu;
 pub mod hardware;
 pub mod memory;
+pub mod needs;

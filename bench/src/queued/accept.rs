@@ -20,9 +20,7 @@ const WARM_UP: i64 = 15_000;
 /// Most claims before a steady rate, until one is answered 202: a replica has caught up after one or two.
 const WARM_UPS: i64 = 20;
 
-/// How long claims are sent at half load.
-const MEASURED: Duration = Duration::from_secs(5);
-/// They are sent in slices of this length.
+/// Claims at a steady rate are sent in slices of this length.
 const SLICE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -55,15 +53,20 @@ pub async fn measure(stage: &Stage) -> Result<Accepted> {
     })
 }
 
-/// Sends claims at a steady rate; returns the times to their 202.
+/// Sends claims at a steady rate for `length`; returns the times to their 202.
 ///
 /// # Errors
 /// The platform fails, or a claim was not accepted or did not land.
 ///
 /// # Panics
 /// The task of a slice panicked.
-pub async fn at_rate(stage: &Stage, after: &'static str, claims_per_s: f64) -> Result<Latency> {
-    let slices = i64::try_from(MEASURED.as_millis() / SLICE.as_millis())?;
+pub async fn at_rate(
+    stage: &Stage,
+    after: &'static str,
+    claims_per_s: f64,
+    length: Duration,
+) -> Result<Latency> {
+    let slices = i64::try_from(length.as_millis() / SLICE.as_millis())?;
     let per_slice = ((claims_per_s * SLICE.as_secs_f64()).round() as i64).max(1);
     let claims = per_slice * slices;
     let template = template(stage, claims + WARM_UPS, after).await?;

@@ -1,5 +1,6 @@
 //! The benches: each combines what the modules beside this one measure.
 
+pub mod capacity;
 pub mod claims;
 pub mod curves;
 pub mod expiry;

@@ -1,7 +1,7 @@
 //! `./dev bench queued`: queued claims beside direct ones, on the same platform in the same run. Exit code 1: something failed, or an
 //! invariant is broken afterwards.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use crate::{
     claims::hot,
@@ -13,6 +13,9 @@ use anyhow::Result;
 use devstack::OwnView;
 use serde::Serialize;
 use shopper::Latency;
+
+/// How long claims are sent at half load.
+const AT_HALF: Duration = Duration::from_secs(5);
 
 /// The figures and the machine, as JSON.
 #[derive(Serialize)]
@@ -132,7 +135,7 @@ async fn answered(servers: &BareServers, stage: &Stage, per_s: f64) -> Result<[L
 
 async fn accept_at(stage: &Stage, after: &'static str, per_s: f64) -> Result<Latency> {
     stage.at_rest().await?;
-    let answered = accept::at_rate(stage, after, per_s).await?;
+    let answered = accept::at_rate(stage, after, per_s, AT_HALF).await?;
     row(&format!("202 after the {after}, half load"), &quantiles(&answered));
     Ok(answered)
 }
