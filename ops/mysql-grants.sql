@@ -15,6 +15,9 @@ grant insert, update, delete on coupon.validity_move to 'coupon_api'@'%';
 grant insert, update on coupon.worker_lease to 'coupon_api'@'%';
 grant insert, update on coupon.lease to 'coupon_api'@'%';
 grant insert, update on coupon.view_generation to 'coupon_api'@'%';
+-- What a failover leaves behind.
+grant insert, update on coupon.primary_server to 'coupon_api'@'%';
+grant insert on coupon.lost_claim to 'coupon_api'@'%';
 grant insert, update on coupon.merchant to 'coupon_api'@'%';
 grant insert, update on coupon.api_key to 'coupon_api'@'%';
 grant insert, update on coupon.audit_entry to 'coupon_api'@'%';

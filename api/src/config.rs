@@ -81,6 +81,12 @@ const GATE_COPIES: u32 = 1;
 /// Largest such number. With each further one, every 202 waits for the slowest of more replicas.
 const GATE_COPIES_MAX: u32 = 8;
 
+/// Three checks of a balancer that asks every three seconds.
+const DRAIN_SECONDS: u64 = 10;
+
+/// Together with [`runtime::DRAIN_MAX`], the 45 s after which `ops/systemd` and `compose.yaml` let a process be killed.
+const DRAIN_SECONDS_MAX: u64 = 15;
+
 /// Allowed lead times. A gate of a million users takes 4 seconds to load; more than a day ahead, it would only occupy
 /// memory.
 const PRELOAD_SECONDS: RangeInclusive<u64> = 10..=86_400;
@@ -133,6 +139,11 @@ pub struct Config {
     /// Address of the public HTTP listener.
     #[arg(long, env = "LISTEN", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
+
+    /// How long SIGTERM leaves the api at work, though `/readyz` says 503, before it closes its listener: longer than a
+    /// balancer takes to see that. In seconds, at most 15.
+    #[arg(long, env = "DRAIN_SECONDS", default_value_t = DRAIN_SECONDS)]
+    pub drain_seconds: u64,
 
     /// HS256 secret of users' tokens, at least 32 random bytes. Set either this or JWKS.
     #[arg(long, env = "JWT_SECRET", hide_env_values = true, default_value = "")]
@@ -347,6 +358,10 @@ impl Config {
         ensure!(
             self.database_connections >= 4,
             "DATABASE_CONNECTIONS must be at least 4: lists, rebuilds and the resolver share them"
+        );
+        ensure!(
+            self.drain_seconds <= DRAIN_SECONDS_MAX,
+            "DRAIN_SECONDS must be at most {DRAIN_SECONDS_MAX}: a service manager kills a process that takes longer to end",
         );
         ensure!(
             PRELOAD_SECONDS.contains(&self.preload_seconds),

@@ -1,7 +1,7 @@
 //! Reads HTTP requests and the template topic. Writes MySQL, through the Redis gate.
 //! Owns admissions until they have landed.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use api::{Config, migrate, serve};
 
@@ -11,6 +11,7 @@ async fn main() -> ExitCode {
     if config.migrate {
         return migrate(&config).await;
     }
-    let process = config.process.clone();
+    let mut process = config.process.clone();
+    process.leave = Duration::from_secs(config.drain_seconds);
     runtime::run("api", &process, |context| serve(config, context)).await
 }

@@ -102,7 +102,9 @@ impl Shop<'_> {
         let mut transaction = connect::begin(self.pool).await?;
         let claim = match look_up::claim_fate(&mut transaction, payment.claim_id).await? {
             Some(ClaimFate::Landed(claim)) => claim,
-            Some(ClaimFate::Rejected { .. }) => return Ok(Some(Confirmation::NotFound)),
+            Some(ClaimFate::Rejected { .. } | ClaimFate::Lost { .. }) => {
+                return Ok(Some(Confirmation::NotFound));
+            }
             // A fence may be in another template than the claim's; the claim then still lands.
             Some(ClaimFate::GivenUp { .. }) | None => return Ok(None),
         };

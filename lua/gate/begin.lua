@@ -4,7 +4,7 @@
 -- The outbox stays, since its claims were accepted and land under their own epoch.
 -- KEYS  1 meta   2 users:<E>   3 inflight:<E>   4 queued:<E>   5 outbox
 -- ARGV  1 epoch E   2 run of the connection   3 highest epoch that can be one: MySQL's is E, and rises by steps
--- Returns 1 begun, 0 refused
+-- Returns {1, epoch that meta knew before, '' none} begun, {0, ''} refused
 -- include numbers
 -- An outbox of another type holds no claims, and would refuse them in every epoch.
 local function drop_foreign_outbox()
@@ -16,13 +16,13 @@ local meta = redis.pcall('HMGET', KEYS[1], 'epoch', 'phase', 'run')
 local known = not meta.err and whole(meta[1])
 if known and known >= tonumber(ARGV[1]) and known <= tonumber(ARGV[3]) then
     local of_this = meta[1] == ARGV[1] and meta[2] == 'loading'
-    if not of_this then return 0 end
+    if not of_this then return { 0, '' } end
     if meta[3] == ARGV[2] then
         drop_foreign_outbox()
-        return 1
+        return { 1, '' }
     end
 end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 drop_foreign_outbox()
 redis.call('HSET', KEYS[1], 'phase', 'loading', 'epoch', ARGV[1], 'run', ARGV[2], 'users', 0)
-return 1
+return { 1, known and meta[1] or '' }

@@ -7,6 +7,7 @@ pub mod claim_campaign;
 mod claim_faults;
 pub mod damage;
 mod draw;
+pub mod failover;
 pub mod held_sale;
 pub mod history_faults;
 pub mod mixed_load;

@@ -8,6 +8,7 @@ mod claims;
 mod coupons;
 mod desk;
 mod expiry;
+mod failover;
 mod holds;
 mod http;
 mod operators;

@@ -122,6 +122,7 @@ async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool)
     let Some(served) = views.served() else { return was_known };
     let known = connect::within(async {
         let mut connection = connect::acquire(pool).await?;
+        view_generation::renumber(&mut connection).await?;
         view_generation::known_generations(&mut connection, &served).await
     });
     match known.await {

@@ -87,6 +87,11 @@ pub(crate) enum End {
         reason: RejectReason,
         at: DateTime<Utc>,
     },
+    /// A failover of MySQL lost it.
+    Lost {
+        /// When that was found.
+        at: DateTime<Utc>,
+    },
     GivenUp {
         at: DateTime<Utc>,
     },

@@ -15,10 +15,10 @@ use crate::http::{
 #[schema(as = ClaimHop)]
 pub(crate) struct Hop {
     /// `received`, `admitted` by the gate, `relayed` to the topic of claims, `taken` by a lander from there, `landed` in
-    /// MySQL, or `rejected` or `given_up` instead; then `published` as a change event, `visible` on its user's list; and of
+    /// MySQL, or `rejected`, `given_up` or `lost` instead; then `published` as a change event, `visible` on its user's list; and of
     /// each coupon `armed`, with its deadline, and `redeemed`, `expired` or `cancelled`.
     #[schema(
-        pattern = "^(received|admitted|relayed|taken|landed|rejected|given_up|published|visible|armed|redeemed|expired|cancelled)$"
+        pattern = "^(received|admitted|relayed|taken|landed|rejected|given_up|lost|published|visible|armed|redeemed|expired|cancelled)$"
     )]
     pub(crate) hop: &'static str,
     /// `done`; `pending`: it is still to come; `skipped`: this claim does not come there; `unknown`: see `why`.

@@ -23,6 +23,7 @@ pub(crate) fn tell(facts: &Facts, now: DateTime<Utc>) -> Vec<Hop> {
             let why = Traces { code: Some(reason.word()), ..Traces::default() };
             way.done("rejected", Some(*at), None, why);
         }
+        End::Lost { at } => way.done("lost", Some(*at), None, Traces::default()),
         End::GivenUp { at } => way.done("given_up", Some(*at), None, Traces::default()),
         End::Landed(_) => way.landed(facts),
     }

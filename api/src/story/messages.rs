@@ -64,7 +64,9 @@ impl Stories {
                 End::UnderWay => {
                     Known::NotYet("it is in the gate's outbox, or is landing directly")
                 }
-                End::Landed(_) | End::GivenUp { .. } => Known::Never("it took the direct way"),
+                End::Landed(_) | End::Lost { .. } | End::GivenUp { .. } => {
+                    Known::Never("it took the direct way")
+                }
                 End::Rejected { .. } => Known::Unknown("the topic has no message of it".to_owned()),
             },
             Ok(other) => Known::Unknown(unfound(&other)),
@@ -118,7 +120,7 @@ fn decided_at(end: &End) -> Option<DateTime<Utc>> {
     match end {
         End::Landed(coupons) => coupons.iter().min().map(|first| made_at(first.0)),
         End::Rejected { at, .. } => Some(*at),
-        End::UnderWay | End::GivenUp { .. } => None,
+        End::UnderWay | End::Lost { .. } | End::GivenUp { .. } => None,
     }
 }
 

@@ -124,7 +124,9 @@ async fn rows(pool: &MySqlPool, asked: &StorySubject) -> Result<Rows, StoreError
         let admitted = story::admitted(&mut connection, asked.id, asked.template).await?;
         let coupons = match &asked.end {
             End::Landed(ids) => story::coupons(&mut connection, ids).await?,
-            End::UnderWay | End::Rejected { .. } | End::GivenUp { .. } => Vec::new(),
+            End::UnderWay | End::Rejected { .. } | End::Lost { .. } | End::GivenUp { .. } => {
+                Vec::new()
+            }
         };
         let facts = stock::queue_facts(&mut connection, asked.template).await?;
         Ok(Rows { admitted, coupons, ever_queued: facts.is_some_and(|facts| facts.ever_queued) })
@@ -147,6 +149,7 @@ fn admitted(asked: &StorySubject, rows: &Rows, relayed: &Known<Relayed>) -> Know
     }
     Known::Unknown(match &asked.end {
         End::UnderWay => "neither the gate nor the topic shows it".to_owned(),
+        End::Lost { .. } => "a failover of MySQL lost it".to_owned(),
         End::GivenUp { .. } => "a claim that was given up leaves no record of it".to_owned(),
         End::Landed(_) | End::Rejected { .. } => {
             "the row is of before admissions were recorded".to_owned()

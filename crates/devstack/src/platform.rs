@@ -288,6 +288,8 @@ fn environment(endpoints: &Endpoints, options: &PlatformOptions) -> BTreeMap<Str
         ("READS_PER_USER_MINUTE", PER_USER),
         ("SERVER_ID", &server_id),
         ("LEADER_TIMEOUT_MS", LEADER_TIMEOUT_MS),
+        // No balancer is before them.
+        ("DRAIN_SECONDS", "0"),
     ];
     let mut environment: BTreeMap<String, String> = endpoints
         .variables()

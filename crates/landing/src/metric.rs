@@ -3,7 +3,7 @@
 use runtime::metric::{Kind, Label, Metric};
 
 /// All of them, in the order of docs/metrics.md.
-pub const METRICS: [Metric; 23] = [
+pub const METRICS: [Metric; 25] = [
     CLAIMS_UNDER_WAY,
     CLAIMS_UNDER_WAY_MAX,
     GATE_VERDICTS,
@@ -23,6 +23,8 @@ pub const METRICS: [Metric; 23] = [
     RESOLVED,
     MISSING_STOCK,
     NOT_LOADED_OPENS,
+    FAILOVERS,
+    LOST_CLAIMS,
     REBUILDS,
     UNREADABLE,
     REBUILD_SECONDS,
@@ -255,6 +257,24 @@ pub const NOT_LOADED_OPENS: Metric = Metric {
     meaning: "until the first window opens whose gate should be loaded and is not; negative: open; \
               NaN: all are loaded",
     worry: Some("below 180"),
+};
+
+pub const FAILOVERS: Metric = Metric {
+    name: "coupon_mysql_failovers_total",
+    kind: Kind::Counter,
+    unit: "failovers",
+    labels: &[],
+    meaning: "to another server of MySQL, noticed by this process: every gate begins anew",
+    worry: None,
+};
+
+pub const LOST_CLAIMS: Metric = Metric {
+    name: "coupon_lost_claims_total",
+    kind: Kind::Counter,
+    unit: "claims",
+    labels: &[],
+    meaning: "answered with success, and missing in MySQL after a failover; table `lost_claim` names them",
+    worry: Some("any"),
 };
 
 pub const REBUILDS: Metric = Metric {

@@ -5,6 +5,7 @@ mod claims;
 mod connection;
 mod coupons;
 mod expiries;
+mod failover;
 mod harness;
 mod lease;
 mod listed;

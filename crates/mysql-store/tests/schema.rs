@@ -37,15 +37,24 @@ async fn the_check_says_whether_the_schema_is_missing_older_or_newer() {
 
     migrate::run(&url).await.unwrap();
     migrate::check(&mut connection).await.unwrap();
-    let later = "insert into _sqlx_migrations select version + 1, description, installed_on, \
-                 success, checksum, execution_time from _sqlx_migrations order by version desc limit 1";
-    execute(&mut connection, later).await;
+    let later = |by: i64, description: &str| {
+        format!(
+            "insert into _sqlx_migrations select version + {by}, '{description}', installed_on, \
+             success, checksum, execution_time from _sqlx_migrations order by version desc limit 1"
+        )
+    };
+    // A process of this version may start while a platform is upgraded.
+    let newest = "select max(version) from _sqlx_migrations";
+    let newest = number(&mut connection, newest).await;
+    execute(&mut connection, &later(1, &format!("an index, readable from {newest}"))).await;
+    migrate::check(&mut connection).await.unwrap();
+    execute(&mut connection, &later(1, &format!("a column, readable from {}", newest + 1))).await;
     let newer = migrate::check(&mut connection).await.unwrap_err().to_string();
     assert!(newer.contains("newer than this program"), "{newer}");
     let refused = migrate::run(&url).await.unwrap_err().to_string();
     assert_eq!(refused, newer, "there is no way back");
 
-    execute(&mut connection, "delete from _sqlx_migrations order by version desc limit 2").await;
+    execute(&mut connection, "delete from _sqlx_migrations order by version desc limit 3").await;
     let older = migrate::check(&mut connection).await.unwrap_err().to_string();
     assert_eq!(older, "the schema is older: run `api --migrate`");
 }

@@ -54,9 +54,14 @@ impl Gate {
             .arg(epoch.0)
             .arg(live.run.as_str())
             .arg(epoch.highest_next().0);
-        let begun: i64 = self.invoke("begin", live.clone(), &call).await?;
+        let (begun, before): (i64, String) = self.invoke("begin", live.clone(), &call).await?;
         if begun != 1 {
             return Ok(false);
+        }
+        // After a failover of MySQL it is far behind.
+        let before = before.parse().map(Epoch).ok().filter(|before| *before != epoch);
+        if before.is_some() {
+            self.unlink(template, before.into_iter(), &live).await?;
         }
         self.remove_older(template, epoch, &live).await?;
         Ok(true)

@@ -1,6 +1,6 @@
 //! Flags that every process takes, and the type of secret values.
 
-use std::{fmt, net::SocketAddr, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum};
 use secrecy::{ExposeSecret, SecretString};
@@ -29,6 +29,11 @@ pub struct ProcessConfig {
     /// its sampled flag is set.
     #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value = "0.01", value_name = "SHARE")]
     pub trace_share: Share,
+
+    /// How long SIGTERM leaves the process at work, though not ready, so that balancers stop sending it requests first.
+    /// For processes that others send requests to.
+    #[arg(skip)]
+    pub leave: Duration,
 }
 
 /// A number from 0 to 1.

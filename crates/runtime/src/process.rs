@@ -3,8 +3,9 @@
 //! 1. Logging, metrics, spans and the admin listener start. If one of them cannot, the process exits with 1.
 //! 2. The body runs. It connects, spawns its long-lived parts by [`Context::spawn`] and then waits for
 //!    [`Context::stopping`].
-//! 3. SIGTERM or SIGINT cancels the stop token. The process reports not ready, the body drains its parts in its own
-//!    order and returns; the exit code is 0.
+//! 3. SIGTERM or SIGINT makes the process report not ready. After SIGTERM it works on for [`ProcessConfig::leave`], unless a
+//!    second signal comes. Then the stop token is cancelled, the body drains its parts in its own order and returns; the
+//!    exit code is 0.
 //! 4. A part that ends by itself counts as a crash: the stop token is cancelled, the body drains, and the process exits
 //!    with code 1. A drain longer than [`DRAIN_MAX`] also ends it with code 1.
 
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    COMMIT, Clock, Health, ProcessConfig, VERSION, admin, metric, report,
+    COMMIT, Clock, Health, Part, ProcessConfig, VERSION, admin, metric, report,
     small_pages::use_small_pages, telemetry, trace,
 };
 
@@ -144,7 +145,7 @@ where
         }),
         never = begun => match never {},
         Some(failure) = first_ended.recv() => Err(failure),
-        signal = stop_signal() => signal.map(|name| info!(signal = name, "draining")),
+        signal = stop_signal(&process, config.leave) => signal.map(|name| info!(signal = name, "draining")),
     };
     process.not_ready("stopping");
     stop.cancel();
@@ -154,11 +155,23 @@ where
     drained.with_context(|| format!("draining took longer than {DRAIN_MAX:?}"))?
 }
 
-async fn stop_signal() -> anyhow::Result<&'static str> {
+/// Waits for a signal to stop, and behind SIGTERM for `leave`: balancers see that the process is not ready before it
+/// refuses connections. A second signal ends this.
+async fn stop_signal(process: &Part, leave: Duration) -> anyhow::Result<&'static str> {
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM handler")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT handler")?;
     tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
+        _ = interrupt.recv() => return Ok("SIGINT"),
+        _ = terminate.recv() => {}
     }
+    if !leave.is_zero() {
+        process.not_ready("leaving: it still answers");
+        info!(seconds = leave.as_secs(), "not ready any more; still answering");
+    }
+    tokio::select! {
+        () = tokio::time::sleep(leave) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok("SIGTERM")
 }

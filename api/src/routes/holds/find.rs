@@ -60,7 +60,9 @@ pub(super) async fn of_user(
 fn landed(fate: ClaimFate) -> Result<LandedClaim, Problem> {
     match fate {
         ClaimFate::Landed(claim) => Ok(claim),
-        ClaimFate::Rejected { .. } | ClaimFate::GivenUp { .. } => Err(not_found()),
+        ClaimFate::Rejected { .. } | ClaimFate::Lost { .. } | ClaimFate::GivenUp { .. } => {
+            Err(not_found())
+        }
     }
 }
 

@@ -34,8 +34,9 @@ pub(crate) struct ClaimStateBody {
     id: String,
     /// `landed`: the user has the coupons. `processing`: it was admitted, and lands or is given up within moments.
     /// `rejected`: it was accepted and is rejected for good, and so is its key. `given_up`: it can never land; the same
-    /// key sent again is a new claim.
-    #[schema(pattern = "^(landed|processing|rejected|given_up)$")]
+    /// key sent again is a new claim. `lost`: it had landed, and a failover of MySQL lost it; its unit is on sale again,
+    /// and the same key sent again is a new claim.
+    #[schema(pattern = "^(landed|processing|rejected|given_up|lost)$")]
     status: &'static str,
     #[schema(value_type = Id)]
     template_id: String,
@@ -166,6 +167,9 @@ impl ClaimStateBody {
                 code: Some(reason.word()),
                 ..Self::new("rejected", *id, *template_id, Some(*user_id), *at)
             },
+            ClaimFate::Lost { id, template_id, user_id, at } => {
+                Self::new("lost", *id, *template_id, Some(*user_id), *at)
+            }
             ClaimFate::GivenUp { id, template_id, user_id, at } => {
                 // A fence that a lookup placed has no user.
                 let user = Some(*user_id).filter(|user| user.0 != 0);

@@ -153,6 +153,9 @@ fn subject(id: ClaimId, found: &Found) -> StorySubject {
         Found::Decided(ClaimFate::Rejected { template_id, user_id, reason, at, .. }) => {
             decided(*template_id, *user_id, End::Rejected { reason: *reason, at: *at })
         }
+        Found::Decided(ClaimFate::Lost { template_id, user_id, at, .. }) => {
+            decided(*template_id, *user_id, End::Lost { at: *at })
+        }
         Found::Decided(ClaimFate::GivenUp { template_id, user_id, at, .. }) => {
             decided(*template_id, *user_id, End::GivenUp { at: *at })
         }

@@ -88,6 +88,7 @@ async fn found(
         Fate::Decided(ClaimFate::Rejected { reason, .. }) => {
             Ok(Json(FoundBody::rejected(reason)).into_response())
         }
+        Fate::Decided(ClaimFate::Lost { .. }) => Ok(Json(FoundBody::lost()).into_response()),
         Fate::Decided(ClaimFate::GivenUp { .. }) | Fate::Never => Err(not_found()),
         Fate::Processing { .. } => {
             let body = PendingBody { status: "processing" };

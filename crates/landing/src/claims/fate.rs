@@ -13,7 +13,7 @@ use coupon::{CLOCK_SKEW_MAX, ClaimId, MerchantId, TemplateId, UserId};
 use mysql_store::{
     MySqlPool, StoreError, connect, fence,
     look_up::{self, ClaimFate},
-    stock, template,
+    lost_claim, stock, template,
 };
 use redis_gate::{Gate, GateError, RequestState};
 use thiserror::Error;
@@ -126,6 +126,9 @@ pub async fn fate(
     if age < grace {
         return Ok(processing);
     }
+    if let Some(lost) = lost(pool, asked).await? {
+        return Ok(Fate::Decided(lost));
+    }
     may_fence().map_err(|wait| FateError::TooMany { wait })?;
     if may_be_queued().await? {
         return Ok(processing);
@@ -160,11 +163,23 @@ async fn own(pool: &MySqlPool, asked: ClaimQuery) -> Result<Option<ClaimFate>, S
     decided(pool, asked.id).await
 }
 
+/// Returns the claim of the asker's that was answered with success and that a failover of MySQL lost.
+async fn lost(pool: &MySqlPool, asked: ClaimQuery) -> Result<Option<ClaimFate>, StoreError> {
+    let lost = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        lost_claim::get(&mut connection, asked.id).await
+    });
+    let Some(lost) = lost.await? else { return Ok(None) };
+    Ok(is_own(pool, &lost, asked.asker).await?.then_some(lost))
+}
+
 /// Returns whether it is the fate of a claim of the asker's. A fence that a lookup placed is nobody's.
 async fn is_own(pool: &MySqlPool, fate: &ClaimFate, asker: Asker) -> Result<bool, StoreError> {
     let user = match fate {
         ClaimFate::Landed(claim) => claim.user_id,
-        ClaimFate::Rejected { user_id, .. } | ClaimFate::GivenUp { user_id, .. } => *user_id,
+        ClaimFate::Rejected { user_id, .. }
+        | ClaimFate::Lost { user_id, .. }
+        | ClaimFate::GivenUp { user_id, .. } => *user_id,
     };
     match asker {
         Asker::User(asker) => Ok(user == asker),

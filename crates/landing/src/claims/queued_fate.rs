@@ -62,7 +62,9 @@ pub async fn queued_fate(
             }
             // Without a template nothing lands.
             _ if facts.is_none_or(|facts| receipt_epoch < facts.queued_epoch) => QueuedFate::Lost,
-            Some(ClaimFate::GivenUp { .. }) | None => QueuedFate::Processing,
+            Some(ClaimFate::GivenUp { .. } | ClaimFate::Lost { .. }) | None => {
+                QueuedFate::Processing
+            }
         })
     })
     .await

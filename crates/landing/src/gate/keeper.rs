@@ -12,14 +12,15 @@ use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId};
 use metrics::counter;
 use mysql_store::{
-    Readable, connect,
+    Readable, StoreError, connect,
+    primary_server::{self, Failover},
     stock::{self, QueueFacts},
     template::{self, Watched},
 };
 use redis_gate::{Meta, Unloaded};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     gate::{
@@ -133,6 +134,7 @@ impl Keeper {
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
         let longest = self.gates.attempts.longest_drain();
         metrics::gauge!(metric::DRAIN_OLDEST.name).set(longest.as_secs_f64());
+        self.notice_failover().await?;
         let near = now + self.gates.preload();
         let watched = connect::within(async {
             let mut connection = connect::acquire(self.gates.pool()).await?;
@@ -184,6 +186,20 @@ impl Keeper {
                 info!(keys, "removed what older epochs of gates had left behind");
             }
             self.scanned = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Lets every gate begin anew if another server of MySQL answers than before.
+    async fn notice_failover(&self) -> Result<(), RebuildError> {
+        let notice = || async {
+            let mut connection = connect::acquire(self.gates.pool()).await?;
+            primary_server::notice(&mut connection).await
+        };
+        let noticed = connect::within(connect::retried(notice, StoreError::is_conflict)).await?;
+        if let Some(Failover { from, to }) = noticed {
+            counter!(metric::FAILOVERS.name).increment(1);
+            warn!(from, to, "another server of MySQL answers: every gate begins anew");
         }
         Ok(())
     }

@@ -184,7 +184,7 @@ where
 }
 
 /// Renews the rebuild's lease, between two pages.
-async fn renew(
+pub(super) async fn renew(
     connection: &mut MySqlConnection,
     context: &RebuildContext<'_>,
 ) -> Result<(), RebuildError> {

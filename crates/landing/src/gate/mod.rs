@@ -9,6 +9,7 @@ pub mod gates;
 mod goal;
 pub mod keeper;
 mod load;
+mod lost_claims;
 pub mod movements;
 mod queued;
 pub mod rebuild;

@@ -40,7 +40,7 @@ use crate::{
         drains::Drains,
         goal::{Aim, Goal},
         load::{self, Answered},
-        movements,
+        lost_claims, movements,
     },
     metric,
     queue::ClaimQueue,
@@ -181,6 +181,7 @@ async fn raise_and_begin(
     if context.aim == Aim::Open && is_open(connection, context).await? {
         return Ok(Begun::Ended(Rebuilt::Elsewhere));
     }
+    lost_claims::search(connection, context).await?;
     match raise_epoch(context).await? {
         Some(epoch) => begin_epoch(connection, context, epoch).await,
         None => Ok(Begun::Ended(Rebuilt::NoTemplate)),

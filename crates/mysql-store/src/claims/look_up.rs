@@ -59,6 +59,14 @@ pub enum ClaimFate {
         /// When the row was written.
         at: DateTime<Utc>,
     },
+    /// It was answered with success, and a failover of MySQL lost it. The same key may be sent again.
+    Lost {
+        id: ClaimId,
+        template_id: TemplateId,
+        user_id: UserId,
+        /// When that was found.
+        at: DateTime<Utc>,
+    },
     /// The admission has a fence: it can never land.
     GivenUp {
         /// Id of the claim.
@@ -76,7 +84,9 @@ impl ClaimFate {
     pub fn template_id(&self) -> TemplateId {
         match self {
             Self::Landed(claim) => claim.template_id,
-            Self::Rejected { template_id, .. } | Self::GivenUp { template_id, .. } => *template_id,
+            Self::Rejected { template_id, .. }
+            | Self::Lost { template_id, .. }
+            | Self::GivenUp { template_id, .. } => *template_id,
         }
     }
 }

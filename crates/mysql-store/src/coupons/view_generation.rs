@@ -1,9 +1,11 @@
 //! `view_generation`: the generations of the views, slot by slot, and the servers they belong to.
 //!
 //! A server that failed over or restarted may have lost writes. So views carry the generation of the server that made
-//! them, and another server of the same slots gets a higher one. The table has one row:
+//! them, and another server of the same slots gets a higher one. A failover of MySQL may forget a raise, so each server
+//! of MySQL begins far above the generations of the one before it. The table has one row:
 //!
 //! - `generation`: the highest generation so far,
+//! - `server`: the server of MySQL that gave it,
 //! - `run_id`: the server that has all slots, with this generation; empty in a cluster,
 //! - `servers`: in a cluster, as JSON, all masters, and `[last slot, master, generation]` for each range of slots in
 //!   order.
@@ -11,9 +13,12 @@
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
-use sqlx::MySqlConnection;
+use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use crate::StoreError;
+use crate::{
+    StoreError,
+    failover::primary_server::{RAISE, SERVER},
+};
 
 /// Attempts at raising the generation. Each failure means that another process has just changed it, and a process does
 /// so once per connection.
@@ -45,6 +50,7 @@ pub async fn generations_of(
     connection: &mut MySqlConnection,
     served: &[Served],
 ) -> Result<Vec<Generation>, StoreError> {
+    renumber(connection).await?;
     for _ in 0..RAISES_MAX {
         let stored = stored(connection).await?;
         let is_first = stored.is_none();
@@ -63,6 +69,46 @@ pub async fn generations_of(
         }
     }
     Err(StoreError::unreadable("view_generation: other processes kept changing it"))
+}
+
+/// Gives all views generations above all that an earlier server of MySQL may have given, if this one has not done so.
+///
+/// # Errors
+/// A statement fails, or the row does not have the format of this version.
+pub async fn renumber(connection: &mut MySqlConnection) -> Result<(), StoreError> {
+    let sql = format!("select server, {SERVER} from view_generation where id = 1");
+    let row: Option<(Option<String>, String)> = sqlx::query_as(AssertSqlSafe(sql))
+        .fetch_optional(&mut *connection)
+        .await
+        .map_err(StoreError::query("read which server gave the view generation"))?;
+    let Some((before, server)) = row else { return Ok(()) };
+    if before.as_ref() == Some(&server) {
+        return Ok(());
+    }
+    let Some((mut servers, highest)) = stored(connection).await? else { return Ok(()) };
+    let generation = if before.is_some() { highest + RAISE } else { highest };
+    if before.is_some() {
+        for (_, _, of_slots) in &mut servers.slots {
+            *of_slots = generation;
+        }
+    }
+    let (run, slots) = servers.columns()?;
+    // Compare-and-set: after another process has done it, there is nothing left to do.
+    let sql = format!(
+        "update view_generation set run_id = ?, servers = ?, generation = ?, server = ? \
+         where id = 1 and generation = ? and ? = {SERVER}"
+    );
+    sqlx::query(AssertSqlSafe(sql))
+        .bind(run)
+        .bind(slots)
+        .bind(generation)
+        .bind(&server)
+        .bind(highest)
+        .bind(&server)
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(StoreError::query("raise the view generation behind a failover"))
 }
 
 /// Returns the generations of the views on these servers if they are the servers known to MySQL; changes nothing. The
@@ -180,8 +226,12 @@ async fn insert_first(
     servers: &Servers,
 ) -> Result<bool, StoreError> {
     let (run, servers) = servers.columns()?;
-    let sql = "insert into view_generation (id, run_id, servers, generation) values (1, ?, ?, 1)";
-    let inserted = sqlx::query(sql).bind(run).bind(servers).execute(connection).await;
+    let sql = format!(
+        "insert into view_generation (id, run_id, servers, generation, server) \
+         values (1, ?, ?, 1, {SERVER})"
+    );
+    let inserted =
+        sqlx::query(AssertSqlSafe(sql)).bind(run).bind(servers).execute(connection).await;
     match inserted.map_err(StoreError::query("create the view generation")) {
         Ok(_) => Ok(true),
         Err(error) if error.duplicate_key().is_some() => Ok(false),

@@ -1,6 +1,7 @@
 //! Schema migrations: forward only, run by command.
 
 mod progress;
+mod readable;
 mod statements;
 mod steps;
 
@@ -116,13 +117,14 @@ async fn lock(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> 
     Err(StoreError::Settings(sentence.to_owned()))
 }
 
-/// Checks that the database's schema is the one this program was built with.
+/// Checks that the database's schema is the one this program was built with, or a later one that it can work with.
 ///
 /// # Errors
-/// A migration is missing, or the schema is newer: the message names the remedy. Or the query failed.
+/// A migration is missing, or the schema is newer and does not name this program's: the message names the remedy. Or the
+/// query failed.
 pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreError> {
-    let applied: Vec<i64> =
-        sqlx::query_scalar("select version from _sqlx_migrations where success")
+    let applied: Vec<(i64, String)> =
+        sqlx::query_as("select version, description from _sqlx_migrations where success")
             .fetch_all(connection)
             .await
             .map_err(|source| {
@@ -134,10 +136,12 @@ pub async fn check(connection: &mut sqlx::MySqlConnection) -> Result<(), StoreEr
                 }
             })?;
     let known: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
-    if known.iter().any(|version| !applied.contains(version)) {
+    if known.iter().any(|version| !applied.iter().any(|(applied, _)| applied == version)) {
         return Err(StoreError::Settings("the schema is older: run `api --migrate`".to_owned()));
     }
-    if applied.iter().any(|version| !known.contains(version)) {
+    let newest = known.iter().copied().max().unwrap_or_default();
+    let newer = applied.iter().filter(|(version, _)| !known.contains(version));
+    if newer.into_iter().any(|(_, description)| !readable::is_readable(description, newest)) {
         return Err(StoreError::Settings(NEWER.to_owned()));
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, migrate::Migration};
 
-use super::{progress::Progress, statements::statements};
+use super::{progress::Progress, readable, statements::statements};
 use crate::StoreError;
 
 /// Answers to a statement whose effect is there already: its table (1050), column (1060), key (1061) or trigger (1359)
@@ -59,7 +59,7 @@ async fn begin(
          values (?, ?, false, ?, ?)",
     )
     .bind(migration.version)
-    .bind(&*migration.description)
+    .bind(readable::described(migration))
     .bind(&*migration.checksum)
     .bind(Progress::NONE.encode())
     .execute(connection)

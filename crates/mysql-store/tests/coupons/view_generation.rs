@@ -1,8 +1,11 @@
 //! The generations of the views on servers.
 
-use mysql_store::{MySqlConnection, view_generation::generations_of};
+use mysql_store::{
+    MySqlConnection,
+    view_generation::{generations_of, known_generations, renumber},
+};
 
-use crate::harness::Store;
+use crate::harness::{Store, execute};
 
 /// Returns the generation of a server that has every slot.
 async fn generation(connection: &mut MySqlConnection, run: &str) -> i64 {
@@ -18,6 +21,32 @@ async fn the_views_generation_rises_with_each_other_run_and_only_then() {
     for (run, expected) in [("a", 1), ("a", 1), ("b", 2), ("b", 2), ("a", 3)] {
         assert_eq!(generation(&mut store.connection, run).await, expected, "{run}");
     }
+}
+
+/// A failover forgets raises, so their numbers would be given twice.
+#[tokio::test]
+async fn a_server_of_mysql_that_was_promoted_gives_no_generation_that_its_predecessor_may_have_given()
+ {
+    let mut store = Store::new("generation of a replica").await;
+    let connection = &mut store.connection;
+    assert_eq!(generation(connection, "a").await, 1);
+    execute(connection, "update view_generation set server = 'another'").await;
+    let served = [(0..=16_383, "a".to_owned())];
+    renumber(connection).await.unwrap();
+    let known = known_generations(connection, &served).await.unwrap();
+    assert_eq!(known, Some(vec![(0..=16_383, 1_001)]), "also views of the same Redis are cold");
+    assert_eq!(generation(connection, "b").await, 1_002);
+    execute(connection, "update view_generation set server = 'another'").await;
+    assert_eq!(generation(connection, "c").await, 2_003);
+    let two = [(0..=8_000, "c".to_owned()), (8_001..=16_383, "d".to_owned())];
+    let before = generations_of(connection, &two).await.unwrap();
+    execute(connection, "update view_generation set server = 'another'").await;
+    let after = generations_of(connection, &two).await.unwrap();
+    let highest = before.iter().map(|(_, generation)| *generation).max().unwrap();
+    assert!(after.iter().all(|(_, generation)| *generation > highest), "{before:?} {after:?}");
+    // An earlier version gave them.
+    execute(connection, "update view_generation set server = null").await;
+    assert_eq!(generations_of(connection, &two).await.unwrap(), after);
 }
 
 #[tokio::test]

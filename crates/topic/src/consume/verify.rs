@@ -23,7 +23,10 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 /// How long a removed topic may still be known.
 const GONE_MAX: Duration = Duration::from_secs(15);
 
-/// Interval between checks for it.
+/// How long a changed setting may be unknown.
+const KNOWN_MAX: Duration = Duration::from_secs(15);
+
+/// Interval between checks for either.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Returns the smallest number of in-sync copies among the partitions of topics with `prefix` and of Kafka's own
@@ -92,11 +95,11 @@ pub async fn raise_partitions(
     Ok(())
 }
 
-/// Changes a setting of a topic.
+/// Changes a setting of a topic, and waits until a broker knows it: the controller confirms the change a moment before.
 ///
 /// # Errors
 ///
-/// Returns an error if no broker answers, or the topic is missing.
+/// Returns an error if no broker answers, or the topic is missing, or the setting is not known 15 s later.
 pub async fn set(brokers: &str, topic: &str, setting: &str, value: &str) -> Result<(), TopicError> {
     let failed = |source| TopicError::Forget { topic: topic.to_owned(), source };
     let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
@@ -106,7 +109,20 @@ pub async fn set(brokers: &str, topic: &str, setting: &str, value: &str) -> Resu
     for one in altered {
         one.map_err(|(_, code)| failed(KafkaError::Global(code)))?;
     }
-    Ok(())
+    let described = [ResourceSpecifier::Topic(topic)];
+    let deadline = Instant::now() + KNOWN_MAX;
+    loop {
+        let known =
+            admin.describe_configs(&described, &AdminOptions::new()).await.map_err(failed)?;
+        let known = known.iter().flatten().find_map(|topic| topic.get(setting));
+        if known.is_some_and(|known| known.value.as_deref() == Some(value)) {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(failed(KafkaError::Global(RDKafkaErrorCode::OperationTimedOut)));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
 }
 
 /// Removes a topic with all its messages, and waits until the broker no longer knows it: the broker confirms the

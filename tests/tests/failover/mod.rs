@@ -1,0 +1,6 @@
+//! A primary of MySQL dies, and its replica takes over.
+
+/// The full tier: CONTRIBUTING.md, "Two tiers".
+pub(crate) mod full {
+    pub(crate) mod asynchronous;
+}
