@@ -1,6 +1,7 @@
 //! The rules of the source tree.
 
 mod guarantees;
+mod kubernetes;
 mod plain_code;
 mod rooms;
 mod tidy;

@@ -203,6 +203,17 @@ fn compose_is_accepted_and_mounts_what_is_there() {
     }
 }
 
+#[test]
+fn kustomize_accepts_the_base_and_the_overlay_to_copy() {
+    for folder in ["base", "production"] {
+        let mut kubectl = Command::new("kubectl");
+        kubectl.current_dir(project_root().join("ops/kubernetes")).args(["kustomize", folder]);
+        if let Some(output) = tool("kubectl", &mut kubectl) {
+            assert_accepted(&output);
+        }
+    }
+}
+
 /// Returns whether a reference names a version for people and a digest for the machine: `name:1.2.3@sha256:…`.
 fn is_pinned(image: &str) -> bool {
     let Some((named, digest)) = image.split_once("@sha256:") else { return false };
@@ -211,8 +222,8 @@ fn is_pinned(image: &str) -> bool {
         && named.split_once(':').is_some_and(|(_, version)| version.contains(char::is_numeric))
 }
 
-/// The secrets of each container.
-const SECRETS: [(&str, &[&str]); 8] = [
+/// The secrets of each container, and of each pod.
+pub(crate) const SECRETS: [(&str, &[&str]); 8] = [
     (
         "api",
         &[
