@@ -13,7 +13,6 @@ mod coupons;
 mod datetime;
 mod error;
 mod expiries;
-mod failover;
 mod leases;
 mod listed;
 pub mod migrate;
@@ -24,16 +23,16 @@ mod templates;
 #[cfg(feature = "verify")]
 pub mod verify;
 
-pub use claims::{claim, claim_states, fence, landing, look_up, search, story};
+pub use claims::{claim, claim_states, fence, landing, look_up, lost_claim, search, story};
 pub use coupons::{
     checkout, confirmation, confirmation_batch, desk, holdings, redemption, redemption_batch,
     redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,
     view_generation,
 };
 pub use expiries::{expiring, expiry, expiry_report};
-pub use failover::{lost_claim, primary_server};
 pub use leases::{lease, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
+pub use settings::primary_server;
 pub use templates::{
     history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,
     template_delete, template_edit, validity_move,

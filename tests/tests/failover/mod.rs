@@ -3,4 +3,5 @@
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
     pub(crate) mod asynchronous;
+    pub(crate) mod semi_synchronous;
 }

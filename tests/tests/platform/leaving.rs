@@ -21,5 +21,6 @@ async fn an_api_that_leaves_says_so_and_answers_until_its_balancer_has_seen_it()
     assert!(ended.is_some_and(|status| status.success()));
     assert!(shopper.claim(template, Some("another-key"), 1).await.is_err());
     assert_eq!(world.count(template).await.all(), 1);
+    world.platform.apis[0].start().await.unwrap();
     world.end().await;
 }

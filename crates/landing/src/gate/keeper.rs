@@ -1,6 +1,6 @@
 //! The task that keeps the gates in order. Each check rebuilds gates that are lost, behind MySQL, wrong or of another
 //! run of Redis; repairs state and stock if a process changed them in MySQL and died before it updated the gate; and
-//! closes the queues (`closing.rs`) and unloads the gates that are no longer needed. Unchanged gates are checked together
+//! closes the queues (`over.rs`) and unloads the gates that are no longer needed. Unchanged gates are checked together
 //! (`unchanged_gates.rs`), and accounts are compared in `audit.rs`.
 
 use std::{

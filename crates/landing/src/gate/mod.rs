@@ -2,7 +2,6 @@
 
 mod attempts;
 mod audit;
-mod closing;
 pub(crate) mod drain;
 mod drains;
 pub mod gates;
@@ -11,9 +10,9 @@ pub mod keeper;
 mod load;
 mod lost_claims;
 pub mod movements;
+mod over;
 mod queued;
 pub mod rebuild;
 pub mod resolver;
-mod strays;
 pub(crate) mod unchanged_gates;
 mod wrong;

@@ -17,7 +17,7 @@ use sqlx::{AssertSqlSafe, MySqlConnection};
 
 use crate::{
     StoreError,
-    failover::primary_server::{RAISE, SERVER},
+    settings::primary_server::{RAISE, SERVER},
 };
 
 /// Attempts at raising the generation. Each failure means that another process has just changed it, and a process does

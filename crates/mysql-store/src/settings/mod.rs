@@ -2,6 +2,7 @@
 
 mod gaps;
 mod prepared;
+pub mod primary_server;
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! `lost_claim`: claims that were answered with success and that no server has any more.
+//! `lost_claim`: claims that were answered with success and that a failover of MySQL lost.
 
 use chrono::NaiveDateTime;
 use coupon::{ClaimId, TemplateId, UserId};
