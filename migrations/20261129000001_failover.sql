@@ -6,7 +6,8 @@ create table primary_server (
     id       tinyint      not null primary key, -- always 1
     server   varchar(80)  not null,             -- server_id; on MySQL also its uuid
     failovers bigint      not null,             -- how many times another server answered
-    since    datetime(3)  not null
+    since    datetime(3)  not null,
+    searched tinyint      not null              -- 1: the topic was searched for claims that this failover lost
 ) engine = innodb default charset = utf8mb4;
 
 -- The server under which the generations were given; null: an earlier version gave them.

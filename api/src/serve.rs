@@ -42,7 +42,7 @@ use crate::{
     receipt::Receipts,
     router::router,
     routes::shop::batch,
-    servers::{ServerHealth, sale_clock::SaleClock},
+    servers::{ServerHealth, lost_claims::LostClaims, sale_clock::SaleClock},
     shop::{batches::Batches, stock::ShopStock},
     state::{App, Parts},
     stats,
@@ -120,6 +120,14 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("queue of claims", ended(queue.follow()));
+    let lost_claims = LostClaims {
+        pool: pool.clone(),
+        brokers: config.kafka_brokers.clone(),
+        topic: topic::TopicNames::new(&config.topic_prefix).user_coupon(),
+        holder,
+        clock: context.clock.clone(),
+    };
+    context.spawn("lost claims", ended(lost_claims.watch(context.stop_token())));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     measure(&context, &claims, &pool, &connections, queue);
     context.spawn("servers", servers.watch(&config, &context, sale_clock, pool, gate, views));

@@ -134,7 +134,16 @@ impl World {
 
     /// Starts a platform whose processes `change` modifies one by one, on an existing schema.
     pub async fn start_as(scope: Scope, change: impl FnOnce(&mut Platform)) -> Self {
-        let options = PlatformOptions::of_test(&scope);
+        Self::start_as_with(scope, |options| options, change).await
+    }
+
+    /// Like [`World::start_as`], with options modified by `options`.
+    pub async fn start_as_with(
+        scope: Scope,
+        options: impl FnOnce(PlatformOptions) -> PlatformOptions,
+        change: impl FnOnce(&mut Platform),
+    ) -> Self {
+        let options = options(PlatformOptions::of_test(&scope));
         let mut platform = Platform::prepare(scope.endpoints.clone(), options).unwrap();
         change(&mut platform);
         Self::run(platform, scope).await

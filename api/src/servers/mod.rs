@@ -4,13 +4,14 @@
 //! MySQL when they are asked for: an api that lost one of these is degraded, not unready. If it were unready, a load
 //! balancer would remove all apis at once, and no claim would get through.
 
+pub(crate) mod lost_claims;
 pub(crate) mod sale_clock;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use metrics::gauge;
-use mysql_store::{MySqlPool, connect, view_generation};
+use mysql_store::{MySqlPool, connect, settings, view_generation};
 use redis_gate::Gate;
 use redis_view::ViewStore;
 use runtime::{Context, Health, Part};
@@ -24,6 +25,9 @@ use crate::{config::Config, metrics::CLOCK_SKEW};
 
 /// Interval between checks of MySQL and of the generations of the views.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Interval between checks of MySQL's settings; another server may have taken over. Each finding is a line in the log.
+const SETTINGS_EVERY: Duration = Duration::from_mins(10);
 
 /// Clock difference to MySQL above which a warning is logged. Clocks kept by NTP are within a few milliseconds.
 const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
@@ -92,8 +96,13 @@ async fn watch_mysql(
 ) {
     let mut agreed = true;
     let mut is_known = true;
+    let mut settings_read: Option<Instant> = None;
     loop {
         is_known = learn_generations(pool, views, is_known).await;
+        if settings_read.is_none_or(|at| at.elapsed() >= SETTINGS_EVERY) {
+            tell_semi_sync_gaps(pool).await;
+            settings_read = Some(Instant::now());
+        }
         match sales.compare(pool).await {
             Ok(skew) => {
                 part.ready();
@@ -112,6 +121,18 @@ async fn watch_mysql(
         if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
             return;
         }
+    }
+}
+
+/// Logs what would let a failover of MySQL lose answered claims in spite of semi-synchronous replication.
+async fn tell_semi_sync_gaps(pool: &MySqlPool) {
+    let gaps = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        settings::semi_sync_gaps(&mut connection).await
+    });
+    // If MySQL is away, the check of the clock reports it.
+    for gap in gaps.await.unwrap_or_default() {
+        warn!(gap, "a failover of MySQL may lose answered claims");
     }
 }
 

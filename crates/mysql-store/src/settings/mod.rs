@@ -3,6 +3,7 @@
 mod gaps;
 mod prepared;
 pub mod primary_server;
+mod semi_sync;
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,6 +13,7 @@ use sqlx::{Executor, MySqlConnection, MySqlPool, Row, mysql::MySqlRow};
 use crate::{StoreError, connect};
 pub use gaps::{BinlogGaps, binlog_gaps};
 pub use prepared::{XaId, prepared};
+pub use semi_sync::semi_sync_gaps;
 
 /// Interval between checks whether a position is readable. That takes about as long as a commit.
 const SNAPSHOT_LOOK: Duration = Duration::from_millis(5);

@@ -4,14 +4,15 @@
 //! history that MySQL has lost. So when another server answers, all of them begin anew, above every number that may have
 //! been given in the lost history.
 
+use chrono::{DateTime, NaiveDateTime, Utc};
 use coupon::{Epoch, TemplateState};
 use sqlx::{AssertSqlSafe, MySqlConnection};
 
-use crate::{StoreError, connect};
+use crate::{StoreError, connect, datetime::datetime};
 
 /// How far a failover raises the epochs of gates and the generations of views. A gate or a view's Redis gets a new number
 /// at most once a second, so this covers a quarter of an hour of commits that the new server lacks.
-pub(crate) const RAISE: i64 = 1_000;
+pub const RAISE: i64 = 1_000;
 
 const _: () = assert!(RAISE < Epoch::LEAP_MAX);
 
@@ -40,7 +41,7 @@ pub async fn notice(connection: &mut MySqlConnection) -> Result<Option<Failover>
         .await
         .map_err(StoreError::query("read which server answers"))?;
     let Some(from) = from else {
-        sqlx::query("insert ignore into primary_server values (1, ?, 0, utc_timestamp(3))")
+        sqlx::query("insert ignore into primary_server values (1, ?, 0, utc_timestamp(3), 1)")
             .bind(&to)
             .execute(connection)
             .await
@@ -52,7 +53,8 @@ pub async fn notice(connection: &mut MySqlConnection) -> Result<Option<Failover>
     }
     let mut transaction = connect::begin_on(connection).await?;
     let sql = format!(
-        "update primary_server set server = ?, failovers = failovers + 1, since = utc_timestamp(3) \
+        "update primary_server set server = ?, failovers = failovers + 1, since = utc_timestamp(3), \
+         searched = 0 \
          where id = 1 and server = ? and ? = {SERVER}"
     );
     let recorded = sqlx::query(AssertSqlSafe(sql))
@@ -78,6 +80,31 @@ pub async fn notice(connection: &mut MySqlConnection) -> Result<Option<Failover>
     .map_err(StoreError::query("raise the epochs behind a failover"))?;
     transaction.commit().await.map_err(StoreError::query("record a failover"))?;
     Ok(Some(Failover { from, to }))
+}
+
+/// Returns when another server answered for the first time, if the topic was not searched since for claims that it lost.
+pub async fn unsearched(
+    connection: &mut MySqlConnection,
+) -> Result<Option<DateTime<Utc>>, StoreError> {
+    let since: Option<NaiveDateTime> =
+        sqlx::query_scalar("select since from primary_server where id = 1 and searched = 0")
+            .fetch_optional(connection)
+            .await
+            .map_err(StoreError::query("read whether lost claims were searched for"))?;
+    Ok(since.map(|since| since.and_utc()))
+}
+
+/// Records that the search behind this failover has ended.
+pub async fn searched(
+    connection: &mut MySqlConnection,
+    since: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    sqlx::query("update primary_server set searched = 1 where id = 1 and since = ?")
+        .bind(datetime(since))
+        .execute(connection)
+        .await
+        .map(drop)
+        .map_err(StoreError::query("record that lost claims were searched for"))
 }
 
 /// Returns whether a gate of this epoch may be of a history that MySQL has lost, given MySQL's epoch.

@@ -1,69 +1,20 @@
 //! With semi-synchronous replication that never falls back, a commit is visible and answered only once the replica has it.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::collections::BTreeSet;
 
-use coupon::{ClaimId, TemplateId, UserId};
+use coupon::{ClaimId, UserId};
 use devstack::Flavor;
 use pipeline_tests::{
-    World,
-    failover::{DatabasePair, Replication},
+    failover::{DatabasePair, Replication, rush::Rush},
     until,
 };
-use shopper::Claimed;
 use testkit::sql;
-use tokio::task::JoinHandle;
 
 use crate::failover::full::asynchronous::{KEY, claim, numbers, won};
 
-/// Users who claim at once.
-const USERS: i64 = 16;
-
-/// Users who claim, each under a key of their own, until they are told to stop.
-struct Rush {
-    stop: Arc<AtomicBool>,
-    users: Vec<JoinHandle<BTreeSet<ClaimId>>>,
-}
-
-impl Rush {
-    fn start(world: &World, template: TemplateId) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let users = (0..USERS).map(|first| {
-            let api = world.api().clone();
-            let stop = Arc::clone(&stop);
-            tokio::spawn(async move {
-                let mut answered = BTreeSet::new();
-                let mut user = first;
-                while !stop.load(Ordering::Relaxed) {
-                    let shopper = api.shopper(UserId(user)).unwrap();
-                    // No answer, or not a definite one: the next user.
-                    if let Ok(answer) = shopper.claim(template, Some(KEY), 1).await
-                        && answer.status == 201
-                    {
-                        answered.insert(answer.json::<Claimed>().unwrap().id);
-                    }
-                    user += USERS;
-                }
-                answered
-            })
-        });
-        let users = users.collect();
-        Self { stop, users }
-    }
-
-    async fn end(self) -> BTreeSet<ClaimId> {
-        self.stop.store(true, Ordering::Relaxed);
-        let mut answered = BTreeSet::new();
-        for user in self.users {
-            answered.extend(user.await.unwrap());
-        }
-        answered
-    }
+/// Returns the claims that were answered 201.
+async fn answered(rush: Rush) -> BTreeSet<ClaimId> {
+    rush.end().await.into_iter().map(|promised| promised.id).collect()
 }
 
 testkit::on_each_flavor! {
@@ -77,12 +28,12 @@ async fn dies(flavor: Flavor) {
     let Some(mut pair) = pair else { return };
     let world = pair.world("semi dies", |_| ()).await;
     let template = world.template(1_000_000, |new| new).await;
-    let rush = Rush::start(&world, template);
+    let rush = Rush::start(&world, &[template], 1);
     world.until(template, |coupons| coupons.all() >= 200).await;
     pair.fail_over();
-    let behind = claim(&world, template, 1_000_000).await;
+    let behind = claim(&world, template, 9_000_000).await;
     assert_eq!(behind.status, 201, "{behind:?}");
-    let answered = rush.end().await;
+    let answered = answered(rush).await;
     assert!(answered.len() >= 200, "{}", answered.len());
     let url = pair.on_replica(&world.scope.endpoints.database_url);
     let rows = numbers(&url, "select id from claim where state = 1");
@@ -139,7 +90,7 @@ async fn followed(flavor: Flavor) {
     };
     let world = pair.world("semi followed", follow).await;
     let template = world.template(1_000_000, |new| new).await;
-    let rush = Rush::start(&world, template);
+    let rush = Rush::start(&world, &[template], 1);
     world.until(template, |coupons| coupons.all() >= 100).await;
     pair.cut_replication();
     // The primary's binlog has transactions by now that the replica never gets.
@@ -147,9 +98,9 @@ async fn followed(flavor: Flavor) {
     let waits = async || sql(&primary, "show processlist").to_lowercase();
     until(waits, |list| list.contains("semi-sync") || list.contains("semisync")).await;
     pair.fail_over();
-    let behind = claim(&world, template, 1_000_000).await;
+    let behind = claim(&world, template, 9_000_000).await;
     assert_eq!(behind.status, 201, "{behind:?}");
-    let answered = rush.end().await;
+    let answered = answered(rush).await;
     let url = pair.on_replica(&world.scope.endpoints.database_url);
     let rows = numbers(&url, "select id from claim where state = 1");
     assert!(answered.is_subset(&rows), "{:?}", &answered - &rows);

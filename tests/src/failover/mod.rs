@@ -1,8 +1,11 @@
 //! A primary of MySQL with a replica, behind one address that a promotion moves.
 
+pub mod campaign;
+pub mod rush;
+
 use std::net::SocketAddr;
 
-use devstack::{Flavor, OwnDatabase, Platform, TestServers, if_installed};
+use devstack::{Flavor, OwnDatabase, Platform, PlatformOptions, TestServers, if_installed};
 use mysql_store::migrate;
 use testkit::{Proxy, server_of, sql};
 
@@ -30,7 +33,7 @@ const MARIADB: Words = Words {
     stop_receiving: "stop slave io_thread",
     status: "show slave status",
     received: "Gtid_IO_Pos",
-    stop: "stop slave; reset slave all; set global rpl_semi_sync_master_enabled = off",
+    stop: "stop slave; reset slave all",
 };
 
 const MYSQL: Words = Words {
@@ -56,7 +59,6 @@ pub struct DatabasePair {
     pub primary: OwnDatabase,
     pub replica: OwnDatabase,
     flavor: Flavor,
-    is_semi_synchronous: bool,
     /// Where processes connect.
     front: Proxy,
     /// Where the replica reads the primary's binlog.
@@ -66,19 +68,16 @@ pub struct DatabasePair {
 impl DatabasePair {
     /// Starts both. `None`, after reporting it, if MySQL is not installed.
     pub async fn start(name: &str, flavor: Flavor, replication: Replication) -> Option<Self> {
-        let settings = settings(flavor, replication);
-        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let with_id = |id| [settings.as_slice(), &[id]].concat();
-        let start = async |role: &str, id| {
-            let name = format!("{name}-{role}-{}", flavor.name());
-            if_installed(OwnDatabase::start(&name, flavor, &with_id(id)).await, &name)
+        let start = async |role: Role| {
+            let name = format!("{name}-{role:?}-{}", flavor.name()).to_lowercase();
+            let settings = settings(flavor, replication, role);
+            if_installed(OwnDatabase::start(&name, flavor, &settings).await, &name)
         };
-        let primary = start("primary", "--server-id=1").await?;
-        let replica = start("replica", "--server-id=2").await?;
+        let primary = start(Role::Primary).await?;
+        let replica = start(Role::Replica).await?;
         let front = Proxy::before(&primary.url()).await;
         let link = Proxy::before(&primary.url()).await;
-        let is_semi_synchronous = replication == Replication::SemiSynchronous;
-        let pair = Self { primary, replica, flavor, is_semi_synchronous, front, link };
+        let pair = Self { primary, replica, flavor, front, link };
         pair.replicate();
         Some(pair)
     }
@@ -86,13 +85,23 @@ impl DatabasePair {
     /// Starts a whole platform on the address of the primary, and the shared other servers. `change` modifies its
     /// processes one by one.
     pub async fn world(&self, name: &str, change: impl FnOnce(&mut Platform)) -> World {
+        self.world_with(name, |options| options, change).await
+    }
+
+    /// Like [`DatabasePair::world`], with options modified by `options`.
+    pub async fn world_with(
+        &self,
+        name: &str,
+        options: impl FnOnce(PlatformOptions) -> PlatformOptions,
+        change: impl FnOnce(&mut Platform),
+    ) -> World {
         let mut scope = TestServers::shared().scope(name);
         let primary = scope.endpoints.clone();
         let on_primary = devstack::Endpoints { database_url: self.primary.url(), ..primary };
         let url = on_primary.url_of_database(&scope.database);
         scope.endpoints.database_url = self.front.instead_of(&url);
         migrate::run(&scope.endpoints.database_url).await.unwrap();
-        World::start_as(scope, change).await
+        World::start_as_with(scope, options, change).await
     }
 
     /// Returns the URL of a world's database on the replica.
@@ -132,7 +141,7 @@ impl DatabasePair {
         server_of(&self.replica.url())
     }
 
-    /// Makes the replica independent, once it has applied what it has received. It waits for no replica of its own.
+    /// Makes the replica independent, once it has applied what it has received.
     pub fn promote(&self) {
         let url = self.replica.url();
         let words = self.words();
@@ -144,9 +153,6 @@ impl DatabasePair {
         let received = status.lines().find_map(field).unwrap_or_default();
         sql(&url, &format!("select {}('{received}', {REPLICA_SECONDS})", words.wait));
         sql(&url, words.stop);
-        if self.is_semi_synchronous && self.flavor == Flavor::Mysql {
-            sql(&url, "set global rpl_semi_sync_source_enabled = off");
-        }
     }
 
     fn words(&self) -> &'static Words {
@@ -176,27 +182,41 @@ impl DatabasePair {
     }
 }
 
-/// Settings of either server, since each may become the primary.
-fn settings(flavor: Flavor, replication: Replication) -> Vec<String> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Primary,
+    Replica,
+}
+
+/// Settings of a server. A replica must not wait for replicas of its own: it would apply nothing.
+fn settings(flavor: Flavor, replication: Replication, role: Role) -> Vec<&'static str> {
+    let id = match role {
+        Role::Primary => "--server-id=1",
+        Role::Replica => "--server-id=2",
+    };
     let base: &[&str] = match flavor {
-        Flavor::Mariadb => &["--log-slave-updates=ON"],
-        Flavor::Mysql => &[],
+        Flavor::Mariadb => &[id, "--log-slave-updates=ON"],
+        Flavor::Mysql => &[id],
     };
     // As long as no replica answers, nothing is committed: a fallback would lose answers.
-    let semi: &[&str] = match (flavor, replication) {
-        (_, Replication::Asynchronous) => &[],
-        (Flavor::Mariadb, Replication::SemiSynchronous) => &[
+    let semi: &[&str] = match (flavor, replication, role) {
+        (_, Replication::Asynchronous, _) => &[],
+        (Flavor::Mariadb, Replication::SemiSynchronous, Role::Primary) => &[
             "--rpl-semi-sync-master-enabled=ON",
-            "--rpl-semi-sync-slave-enabled=ON",
             "--rpl-semi-sync-master-wait-point=AFTER_SYNC",
             "--rpl-semi-sync-master-timeout=86400000",
         ],
-        (Flavor::Mysql, Replication::SemiSynchronous) => &[
-            "--plugin-load-add=semisync_source.so;semisync_replica.so",
+        (Flavor::Mariadb, Replication::SemiSynchronous, Role::Replica) => {
+            &["--rpl-semi-sync-slave-enabled=ON"]
+        }
+        (Flavor::Mysql, Replication::SemiSynchronous, Role::Primary) => &[
+            "--plugin-load-add=semisync_source.so",
             "--loose-rpl-semi-sync-source-enabled=ON",
-            "--loose-rpl-semi-sync-replica-enabled=ON",
             "--loose-rpl-semi-sync-source-timeout=86400000",
         ],
+        (Flavor::Mysql, Replication::SemiSynchronous, Role::Replica) => {
+            &["--plugin-load-add=semisync_replica.so", "--loose-rpl-semi-sync-replica-enabled=ON"]
+        }
     };
-    base.iter().chain(semi).map(|setting| (*setting).to_owned()).collect()
+    [base, semi].concat()
 }
