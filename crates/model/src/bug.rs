@@ -177,10 +177,6 @@ pub enum Bug {
     ReturnedUsersNotLoaded,
     /// A rebuild of a template without a limit loads no users.
     LapsedUsersNotLoaded,
-    /// `move.lua` does not compare the number of a return.
-    ReturnAppliedTwice,
-    /// `move.lua` applies a return although an earlier movement is missing.
-    ReturnGapIgnored,
     /// `move.lua` frees the numbers of a movement that the gate already contains.
     NumbersFreedAgain,
     /// `move.lua` also removes the request whose number it frees.
@@ -215,14 +211,10 @@ pub enum Bug {
     RereadProvesNumberTaken,
     /// The unique key covers the numbers of returned coupons too.
     UniqueOverReturned,
-    /// The keeper ignores the movements between its two reads.
-    KeeperIgnoresReturns,
     /// The audit for stock that a gate lacks ignores the movements between its two reads.
     AuditIgnoresReturns,
     /// The keeper judges a gate that contains a movement which MySQL does not show yet.
     KeeperJudgesTheUnseen,
-    /// The keeper does not apply movements that the gate lacks.
-    KeeperLeavesMovements,
     /// A lift is sent to the gate without a movement's number.
     LiftWithoutSeq,
     /// An api refuses from memory after a scan, without comparing the number of users with the gate's.

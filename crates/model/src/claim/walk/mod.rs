@@ -1,0 +1,83 @@
+//! One claim, from the gate to its answer: the walk of `landing`.
+
+mod accept;
+mod ask;
+mod end;
+mod land;
+mod look;
+
+use super::{
+    Next, Protocol, State, Step, Who,
+    state::{At, Walk},
+    step,
+};
+
+/// Most admissions of one claim; the constant of `landing`.
+const ADMISSIONS_MAX: u8 = 2;
+
+impl Protocol {
+    /// The next steps of one claim; the successful one first.
+    pub(super) fn walk(&self, state: &State, id: u8, next: &mut Next) {
+        let walk = state.walk(id);
+        match walk.at {
+            At::Unsent => self.send(state, id, next),
+            At::Gate(looked) => self.ask_in_mode(state, id, looked, next),
+            At::Lookup => self.look_up(state, id, next),
+            At::LookFirst => self.look_first(state, id, next),
+            At::LookAgain => self.look_again(state, id, next),
+            At::Publish => self.publish(state, id, next),
+            At::Confirm => self.confirm(state, id, next),
+            At::Wait => self.wait(state, id, next),
+            At::Land => self.land(state, id, next),
+            At::Reread { statement, own_reason } => {
+                self.reread(state, id, statement, own_reason, next);
+            }
+            At::Fence(ending) => {
+                let (fenced, what) = self.fenced(state, id, ending);
+                next.push((claim(id, what), fenced));
+            }
+            At::Release(ending) => self.release(state, id, ending, next),
+            At::Settle => self.settle(state, id, next),
+            At::HeldBack => self.answer_held_back(state, id, next),
+            At::Answered | At::Refused | At::Done => {}
+        }
+        if walk.is_under_way() && state.left.crashes > 0 {
+            let mut died = *state;
+            died.left.crashes -= 1;
+            died.end(id, At::Done);
+            next.push((claim(id, "its process dies"), died));
+        }
+    }
+
+    /// Requests with the same key are interchangeable, so they are sent in order.
+    fn send(&self, state: &State, id: u8, next: &mut Next) {
+        let key = self.attempt(id).key;
+        let mut earlier = (0..id).filter(|earlier| self.attempt(*earlier).key == key);
+        let is_probe = usize::from(id) == super::SPARE;
+        if !is_probe && earlier.any(|earlier| state.walk(earlier).at == At::Unsent) {
+            return;
+        }
+        if self.bounds.pauses {
+            next.push((claim(id, "the client sends it"), state.with_walk(id, At::Gate(false))));
+        } else {
+            self.ask_in_mode(state, id, false, next);
+        }
+    }
+}
+
+impl State {
+    /// Passes the gate once more under the same id, if allowed.
+    fn admit_again(&mut self, id: u8, known: u8) {
+        let walk = self.walk_mut(id);
+        *walk = if walk.admissions < ADMISSIONS_MAX {
+            let known = walk.known.max(known);
+            Walk { at: At::Gate(false), known, admissions: walk.admissions, ..Walk::default() }
+        } else {
+            Walk { at: At::Done, ..Walk::default() }
+        };
+    }
+}
+
+fn claim(id: u8, what: &'static str) -> Step {
+    step(Who::Claim(id), what)
+}
