@@ -227,6 +227,8 @@ pub enum Bug {
     LookWithoutRun,
     /// A claim is answered 201 while another api may still refuse its user from memory.
     AnswerBeforeRefusalsEnd,
+    /// A stored answer that is found after a refusal is given while another api may still refuse its user from memory.
+    StoredAnswerBeforeRefusalsEnd,
     /// `open.lua` does not note that apis may still refuse because of looks at the gate before it.
     RebuildNotesNothing,
     /// A process makes ids under a number without waiting until its clock has passed the last id of the one before.

@@ -37,6 +37,7 @@ macro_rules! holds {
 
 mod claim;
 mod holds;
+mod mixed;
 mod queued;
 mod searched;
 mod sold_out;

@@ -24,5 +24,6 @@ is_caught! {
     a_look_that_does_not_compare_the_epoch_is_caught: LookWithoutEpoch
     a_look_that_does_not_compare_the_run_is_caught: LookWithoutRun
     an_answer_before_the_end_of_refusals_is_caught: AnswerBeforeRefusalsEnd
+    a_stored_answer_before_the_end_of_refusals_is_caught: StoredAnswerBeforeRefusalsEnd
     a_rebuild_that_notes_nothing_is_caught: RebuildNotesNothing
 }

@@ -2,232 +2,95 @@
 //! which it does.
 
 use super::{
-    super::{Attempt, Bounds, Change, LateKind, Left, Promise, attempt},
+    super::{Attempt, Bounds, Change, LateKind, Promise::*, attempt},
     Planted,
 };
-use crate::Bug;
+use crate::Bug::*;
 
 const ONE: Attempt = attempt(0, 0, 1);
 const OWN: Attempt = attempt(0, 2, 1);
 const OTHER: Attempt = attempt(1, 1, 1);
 
-const RESOLVED: Bounds = Bounds { resolvers: 1, ..Bounds::CALM };
-const REBUILT: Bounds = Bounds { rebuilders: 1, left: REBUILDS, ..Bounds::CALM };
-const REBUILDS: Left = Left { rebuilds: 1, ..Left::NONE };
+const RESOLVED: Bounds = Bounds::CALM.resolvers(1);
+const REBUILT: Bounds = Bounds::CALM.rebuilders(1).rebuilds(1);
 
 /// Every planted mistake of direct claims.
 pub const PLANTED: &[Planted] = &[
+    (FenceOnClientsKey, GateAccountsForStock, RESOLVED.attempts(&[ONE, ONE]).crashes(1)),
+    (RefusalWithoutLook, NothingLandedWhenRefused, REBUILT.attempts(&[ONE, ONE])),
+    (LimitlessRefusalWithoutLook, NothingLandedWhenRefused, REBUILT.attempts(&[ONE, ONE]).limit(0)),
     (
-        Bug::FenceOnClientsKey,
-        Promise::GateAccountsForStock,
-        Bounds { attempts: &[ONE, ONE], left: Left { crashes: 1, ..Left::NONE }, ..RESOLVED },
+        RebuildWithoutEpochCheck,
+        NothingLandedWhenRefused,
+        REBUILT.rebuilders(2).attempts(&[ONE, OTHER, ONE]).rebuilds(2).losses(1),
     ),
     (
-        Bug::RefusalWithoutLook,
-        Promise::NothingLandedWhenRefused,
-        Bounds { attempts: &[ONE, ONE], ..REBUILT },
+        RebuildWithoutBegin,
+        NothingLandedWhenRefused,
+        REBUILT.rebuilders(2).attempts(&[ONE, OTHER, ONE]).rebuilds(2).losses(1),
     ),
     (
-        Bug::LimitlessRefusalWithoutLook,
-        Promise::NothingLandedWhenRefused,
-        Bounds { attempts: &[ONE, ONE], limit: 0, ..REBUILT },
+        OpenFromAnyLoading,
+        GateAccountsForNumbers,
+        REBUILT.rebuilders(2).attempts(&[ONE]).rebuilds(2),
+    ),
+    (KeeperIgnoresEpoch, FinalAnswerInTheEnd, REBUILT.crashes(1)),
+    (ClaimWithoutEpoch, GateAccountsForStock, REBUILT.limit_of(2, 2).late(&[LateKind::Claim])),
+    (OpenOverwritesState, QuietGateKnowsItsState, REBUILT.changes(&[Change::Pause])),
+    (StateLostWhileLoading, QuietGateKnowsItsState, REBUILT.changes(&[Change::Pause])),
+    (
+        StateWithoutVersion,
+        QuietGateKnowsItsState,
+        Bounds::CALM.changes(&[Change::Pause, Change::Resume]).late(&[LateKind::SetState]),
     ),
     (
-        Bug::RebuildWithoutEpochCheck,
-        Promise::NothingLandedWhenRefused,
-        Bounds {
-            attempts: &[ONE, OTHER, ONE],
-            rebuilders: 2,
-            left: Left { losses: 1, rebuilds: 2, ..REBUILDS },
-            ..REBUILT
-        },
+        KeeperIgnoresVersion,
+        QuietGateKnowsItsState,
+        Bounds::CALM.changes(&[Change::Pause]).crashes(1),
+    ),
+    (RunNotCompared, GateAccountsForStock, Bounds::CALM.rewinds(1)),
+    (
+        ClaimRowsReadFirst,
+        NothingLandedWhenRefused,
+        RESOLVED
+            .attempts(&[ONE, ONE])
+            .limit(0)
+            .changes(&[Change::Pause, Change::Resume])
+            .reread_in_steps(),
     ),
     (
-        Bug::RebuildWithoutBegin,
-        Promise::NothingLandedWhenRefused,
-        Bounds {
-            attempts: &[ONE, OTHER, ONE],
-            rebuilders: 2,
-            left: Left { losses: 1, rebuilds: 2, ..REBUILDS },
-            ..REBUILT
-        },
+        PipelinedCommit,
+        NothingLandsAfterItsRefusal,
+        Bounds::CALM.changes(&[Change::Pause, Change::Resume]).late(&[LateKind::Landing]),
     ),
+    (ResolverDecidesBySelect, GateAccountsForStock, RESOLVED),
+    (GuardWithoutEpoch, GateAccountsForNumbers, REBUILT),
+    (GuardWithoutTerms, LandsUnderTheLastValidity, Bounds::CALM.changes(&[Change::Validity])),
+    (NotRenewed, FinalAnswerInTheEnd, Bounds::CALM.changes(&[Change::Validity])),
+    (CountInsteadOfNumbers, GateAccountsForNumbers, RESOLVED.attempts(&[ONE, OWN]).limit_of(3, 3)),
+    (ReleaseNotIdempotent, GateAccountsForStock, RESOLVED.changes(&[Change::Pause])),
+    (RefusalBeforeReplay, NothingLandedWhenRefused, Bounds::CALM.attempts(&[ONE, ONE])),
+    (PendingDropped, GateAccountsForStock, Bounds::CALM.attempts(&[ONE, OWN]).limit_of(0, 2)),
     (
-        Bug::OpenFromAnyLoading,
-        Promise::GateAccountsForNumbers,
-        Bounds {
-            attempts: &[ONE],
-            rebuilders: 2,
-            left: Left { rebuilds: 2, ..REBUILDS },
-            ..REBUILT
-        },
+        DroppedAdmittedAgain,
+        GateAccountsForStock,
+        Bounds::CALM.attempts(&[ONE, OWN]).limit_of(0, 3).late(&[LateKind::Claim]),
     ),
+    (EndedWithoutGateUnanswered, FinalAnswerInTheEnd, Bounds::CALM.changes(&[Change::End])),
+    (MovementTwice, GateAccountsForStock, Bounds::CALM.changes(&[Change::Move(1)])),
     (
-        Bug::KeeperIgnoresEpoch,
-        Promise::FinalAnswerInTheEnd,
-        Bounds { left: Left { crashes: 1, ..REBUILDS }, ..REBUILT },
+        MovementGapIgnored,
+        GateAccountsForStock,
+        Bounds::CALM.changes(&[Change::Move(1), Change::Move(1)]).crashes(1),
     ),
+    (MovementLostWhileLoading, QuietGateIsMySqls, REBUILT.changes(&[Change::Move(1)])),
+    (KeeperIgnoresMovement, QuietGateIsMySqls, REBUILT.changes(&[Change::Move(1)]).crashes(1)),
     (
-        Bug::ClaimWithoutEpoch,
-        Promise::GateAccountsForStock,
-        Bounds {
-            limit: 2,
-            total: 2,
-            late_kinds: &[LateKind::Claim],
-            left: Left { late: 1, ..REBUILDS },
-            ..REBUILT
-        },
+        KeeperIgnoresMovementsInStock,
+        NoNeedlessEpoch,
+        Bounds::CALM.changes(&[Change::Move(1)]).checks(1),
     ),
-    (
-        Bug::OpenOverwritesState,
-        Promise::QuietGateKnowsItsState,
-        Bounds { changes: &[Change::Pause], ..REBUILT },
-    ),
-    (
-        Bug::StateLostWhileLoading,
-        Promise::QuietGateKnowsItsState,
-        Bounds { changes: &[Change::Pause], ..REBUILT },
-    ),
-    (
-        Bug::StateWithoutVersion,
-        Promise::QuietGateKnowsItsState,
-        Bounds {
-            changes: &[Change::Pause, Change::Resume],
-            late_kinds: &[LateKind::SetState],
-            left: Left { late: 1, ..Left::NONE },
-            ..Bounds::CALM
-        },
-    ),
-    (
-        Bug::KeeperIgnoresVersion,
-        Promise::QuietGateKnowsItsState,
-        Bounds {
-            changes: &[Change::Pause],
-            left: Left { crashes: 1, ..Left::NONE },
-            ..Bounds::CALM
-        },
-    ),
-    (
-        Bug::RunNotCompared,
-        Promise::GateAccountsForStock,
-        Bounds { left: Left { rewinds: 1, ..Left::NONE }, ..Bounds::CALM },
-    ),
-    (
-        Bug::ClaimRowsReadFirst,
-        Promise::NothingLandedWhenRefused,
-        Bounds {
-            attempts: &[ONE, ONE],
-            limit: 0,
-            changes: &[Change::Pause, Change::Resume],
-            reread_in_steps: true,
-            ..RESOLVED
-        },
-    ),
-    (
-        Bug::PipelinedCommit,
-        Promise::NothingLandsAfterItsRefusal,
-        Bounds {
-            changes: &[Change::Pause, Change::Resume],
-            late_kinds: &[LateKind::Landing],
-            left: Left { late: 1, ..Left::NONE },
-            ..Bounds::CALM
-        },
-    ),
-    (Bug::ResolverDecidesBySelect, Promise::GateAccountsForStock, RESOLVED),
-    (Bug::GuardWithoutEpoch, Promise::GateAccountsForNumbers, REBUILT),
-    (
-        Bug::GuardWithoutTerms,
-        Promise::LandsUnderTheLastValidity,
-        Bounds { changes: &[Change::Validity], ..Bounds::CALM },
-    ),
-    (
-        Bug::NotRenewed,
-        Promise::FinalAnswerInTheEnd,
-        Bounds { changes: &[Change::Validity], ..Bounds::CALM },
-    ),
-    (
-        Bug::CountInsteadOfNumbers,
-        Promise::GateAccountsForNumbers,
-        Bounds { attempts: &[ONE, OWN], limit: 3, total: 3, ..RESOLVED },
-    ),
-    (
-        Bug::ReleaseNotIdempotent,
-        Promise::GateAccountsForStock,
-        Bounds { changes: &[Change::Pause], ..RESOLVED },
-    ),
-    (
-        Bug::RefusalBeforeReplay,
-        Promise::NothingLandedWhenRefused,
-        Bounds { attempts: &[ONE, ONE], ..Bounds::CALM },
-    ),
-    (
-        Bug::PendingDropped,
-        Promise::GateAccountsForStock,
-        Bounds { attempts: &[ONE, OWN], limit: 0, total: 2, ..Bounds::CALM },
-    ),
-    (
-        Bug::DroppedAdmittedAgain,
-        Promise::GateAccountsForStock,
-        Bounds {
-            attempts: &[ONE, OWN],
-            limit: 0,
-            total: 3,
-            late_kinds: &[LateKind::Claim],
-            left: Left { late: 1, ..Left::NONE },
-            ..Bounds::CALM
-        },
-    ),
-    (
-        Bug::EndedWithoutGateUnanswered,
-        Promise::FinalAnswerInTheEnd,
-        Bounds { changes: &[Change::End], ..Bounds::CALM },
-    ),
-    (
-        Bug::MovementTwice,
-        Promise::GateAccountsForStock,
-        Bounds { changes: &[Change::Move(1)], ..Bounds::CALM },
-    ),
-    (
-        Bug::MovementGapIgnored,
-        Promise::GateAccountsForStock,
-        Bounds {
-            changes: &[Change::Move(1), Change::Move(1)],
-            left: Left { crashes: 1, ..Left::NONE },
-            ..Bounds::CALM
-        },
-    ),
-    (
-        Bug::MovementLostWhileLoading,
-        Promise::QuietGateIsMySqls,
-        Bounds { changes: &[Change::Move(1)], ..REBUILT },
-    ),
-    (
-        Bug::KeeperIgnoresMovement,
-        Promise::QuietGateIsMySqls,
-        Bounds { changes: &[Change::Move(1)], left: Left { crashes: 1, ..REBUILDS }, ..REBUILT },
-    ),
-    (
-        Bug::KeeperIgnoresMovementsInStock,
-        Promise::NoNeedlessEpoch,
-        Bounds {
-            changes: &[Change::Move(1)],
-            left: Left { checks: 1, ..Left::NONE },
-            ..Bounds::CALM
-        },
-    ),
-    (
-        Bug::StockAndMovementApart,
-        Promise::GateAccountsForStock,
-        Bounds { changes: &[Change::Move(1)], ..REBUILT },
-    ),
-    (
-        Bug::CutClampedAtZero,
-        Promise::GateAccountsForStock,
-        Bounds { changes: &[Change::Move(-1)], ..Bounds::CALM },
-    ),
-    (
-        Bug::CutTakenForDrift,
-        Promise::NoNeedlessEpoch,
-        Bounds { changes: &[Change::Move(-1)], ..Bounds::CALM },
-    ),
+    (StockAndMovementApart, GateAccountsForStock, REBUILT.changes(&[Change::Move(1)])),
+    (CutClampedAtZero, GateAccountsForStock, Bounds::CALM.changes(&[Change::Move(-1)])),
+    (CutTakenForDrift, NoNeedlessEpoch, Bounds::CALM.changes(&[Change::Move(-1)])),
 ];

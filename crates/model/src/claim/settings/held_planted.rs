@@ -2,10 +2,10 @@
 //! does.
 
 use super::{
-    super::{Attempt, Bounds, By, Cancel, Change, LateKind, Left, Part, Payment, Promise, attempt},
+    super::{Attempt, Bounds, By, Cancel, Change, LateKind, Part, Payment, Promise::*, attempt},
     Planted,
 };
-use crate::Bug;
+use crate::Bug::*;
 
 const ONE: Attempt = attempt(0, 0, 1);
 const TWO: Attempt = attempt(0, 0, 2);
@@ -16,154 +16,62 @@ const PAY: Payment = Payment { claim: 0, part: Part::All, reference: 0 };
 const BY_USER: Cancel = Cancel { claim: 0, part: Part::All, by: By::User };
 const SECOND_BY_USER: Cancel = Cancel { claim: 0, part: Part::Second, by: By::User };
 
-const LAPSES: Left = Left { deadlines: 1, ..Left::NONE };
-const LAPSED: Bounds = Bounds { left: LAPSES, ..Bounds::HELD };
-const REBUILT: Bounds = Bounds { rebuilders: 1, left: Left { rebuilds: 1, ..LAPSES }, ..LAPSED };
-const LOOKED: Bounds = Bounds { left: Left { checks: 1, ..LAPSES }, ..LAPSED };
-const LATE_CLAIM: Bounds = Bounds {
-    attempts: &[ONE, OWN],
-    total: 2,
-    left: Left { late: 1, ..LAPSES },
-    late_kinds: &[LateKind::Claim],
-    ..LAPSED
-};
+const LAPSED: Bounds = Bounds::HELD.deadlines(1);
+const REBUILT: Bounds = LAPSED.rebuilders(1).rebuilds(1);
+const LOOKED: Bounds = LAPSED.checks(1);
+const LATE_CLAIM: Bounds = LAPSED.attempts(&[ONE, OWN]).total(2).late(&[LateKind::Claim]);
 
 /// Every planted mistake of holds.
 pub const PLANTED: &[Planted] = &[
-    (Bug::NumbersReadAfterStock, Promise::GateAccountsForNumbers, REBUILT),
-    (Bug::NumbersNotFreedWhileLoading, Promise::GateAccountsForNumbers, REBUILT),
+    (NumbersReadAfterStock, GateAccountsForNumbers, REBUILT),
+    (NumbersNotFreedWhileLoading, GateAccountsForNumbers, REBUILT),
+    (FirstMovementReadEarly, GateAccountsForNumbers, REBUILT.attempts(&[ONE, OWN])),
+    (LapsesAsRead, GateAccountsForLapses, REBUILT.lapses_allowed(2)),
+    (LapsesCountedAgain, GateAccountsForLapses, REBUILT.lapses_allowed(2)),
+    (ReturnedUsersNotLoaded, NothingLandedWhenRefused, REBUILT.attempts(&[ONE, OTHER, ONE])),
+    (LapsedUsersNotLoaded, GateAccountsForLapses, REBUILT.limit(0).lapses_allowed(1)),
+    (MovementTwice, GateAccountsForStock, Bounds::HELD.cancels(&[BY_USER])),
     (
-        Bug::FirstMovementReadEarly,
-        Promise::GateAccountsForNumbers,
-        Bounds { attempts: &[ONE, OWN], ..REBUILT },
-    ),
-    (Bug::LapsesAsRead, Promise::GateAccountsForLapses, Bounds { lapses_allowed: 2, ..REBUILT }),
-    (
-        Bug::LapsesCountedAgain,
-        Promise::GateAccountsForLapses,
-        Bounds { lapses_allowed: 2, ..REBUILT },
-    ),
-    (
-        Bug::ReturnedUsersNotLoaded,
-        Promise::NothingLandedWhenRefused,
-        Bounds { attempts: &[ONE, OTHER, ONE], ..REBUILT },
+        MovementGapIgnored,
+        GateAccountsForStock,
+        LAPSED.attempts(&[ONE, OTHER]).total(2).cancels(&[BY_USER]),
     ),
     (
-        Bug::LapsedUsersNotLoaded,
-        Promise::GateAccountsForLapses,
-        Bounds { limit: 0, lapses_allowed: 1, ..REBUILT },
+        NumbersFreedAgain,
+        GateAccountsForNumbers,
+        Bounds::HELD.attempts(&[ONE, OWN]).cancels(&[BY_USER]),
     ),
+    (ReturnRemovesRequest, GateAccountsForStock, LATE_CLAIM),
+    (LapsesNeedAnEntry, GateAccountsForLapses, REBUILT.limit(0).lapses_allowed(1)),
+    (LimitedTrimWithoutFloor, GateAccountsForStock, LATE_CLAIM.deadlines(2)),
+    (BanBeforeReplay, NothingLandedWhenRefused, LAPSED.attempts(&[ONE, ONE]).lapses_allowed(1)),
+    (BanWithoutLook, NothingLandedWhenRefused, REBUILT.attempts(&[ONE, ONE]).lapses_allowed(1)),
     (
-        Bug::MovementTwice,
-        Promise::GateAccountsForStock,
-        Bounds { cancels: &[BY_USER], ..Bounds::HELD },
+        OwnMessageDropped,
+        ConsumedIsContained,
+        REBUILT.attempts(&[ONE, OWN]).total(2).limit(2).hidden().deadlines(2),
     ),
+    (ReturnWithoutCompare, HeldEndsOnce, LAPSED.lapsers(2)),
     (
-        Bug::MovementGapIgnored,
-        Promise::GateAccountsForStock,
-        Bounds { attempts: &[ONE, OTHER], total: 2, cancels: &[BY_USER], ..LAPSED },
+        StockCountsWhatWasRead,
+        StockIsTotalLessLive,
+        LAPSED.attempts(&[TWO]).limit_of(2, 2).cancels(&[BY_USER, SECOND_BY_USER]),
     ),
+    (ConfirmWithoutCompare, HeldEndsOnce, Bounds::HELD.payments(&[PAY]).cancels(&[BY_USER])),
+    (ConfirmAfterDeadline, LapsesAtItsDeadline, LAPSED.payments(&[PAY])),
+    (CancelAfterDeadline, LapsesAtItsDeadline, LAPSED.cancels(&[BY_USER])),
+    (LapsedByOwnClock, LapsesAtItsDeadline, LAPSED),
+    (RefusedByOwnClock, PaymentHasOneAnswer, LAPSED.payments(&[PAY, PAY])),
     (
-        Bug::NumbersFreedAgain,
-        Promise::GateAccountsForNumbers,
-        Bounds { attempts: &[ONE, OWN], cancels: &[BY_USER], ..Bounds::HELD },
+        PaymentInPart,
+        PaidIsConfirmed,
+        Bounds::HELD.attempts(&[TWO]).limit_of(2, 2).payments(&[PAY]).cancels(&[SECOND_BY_USER]),
     ),
-    (Bug::ReturnRemovesRequest, Promise::GateAccountsForStock, LATE_CLAIM),
-    (
-        Bug::LapsesNeedAnEntry,
-        Promise::GateAccountsForLapses,
-        Bounds { limit: 0, lapses_allowed: 1, ..REBUILT },
-    ),
-    (
-        Bug::LimitedTrimWithoutFloor,
-        Promise::GateAccountsForStock,
-        Bounds { left: Left { deadlines: 2, ..LATE_CLAIM.left }, ..LATE_CLAIM },
-    ),
-    (
-        Bug::BanBeforeReplay,
-        Promise::NothingLandedWhenRefused,
-        Bounds { attempts: &[ONE, ONE], lapses_allowed: 1, ..LAPSED },
-    ),
-    (
-        Bug::BanWithoutLook,
-        Promise::NothingLandedWhenRefused,
-        Bounds { attempts: &[ONE, ONE], lapses_allowed: 1, ..REBUILT },
-    ),
-    (
-        Bug::OwnMessageDropped,
-        Promise::ConsumedIsContained,
-        Bounds {
-            attempts: &[ONE, OWN],
-            total: 2,
-            limit: 2,
-            hidden: true,
-            left: Left { deadlines: 2, ..REBUILT.left },
-            ..REBUILT
-        },
-    ),
-    (Bug::ReturnWithoutCompare, Promise::HeldEndsOnce, Bounds { lapsers: 2, ..LAPSED }),
-    (
-        Bug::StockCountsWhatWasRead,
-        Promise::StockIsTotalLessLive,
-        Bounds {
-            attempts: &[TWO],
-            limit: 2,
-            total: 2,
-            cancels: &[BY_USER, SECOND_BY_USER],
-            ..LAPSED
-        },
-    ),
-    (
-        Bug::ConfirmWithoutCompare,
-        Promise::HeldEndsOnce,
-        Bounds { payments: &[PAY], cancels: &[BY_USER], ..Bounds::HELD },
-    ),
-    (
-        Bug::ConfirmAfterDeadline,
-        Promise::LapsesAtItsDeadline,
-        Bounds { payments: &[PAY], ..LAPSED },
-    ),
-    (
-        Bug::CancelAfterDeadline,
-        Promise::LapsesAtItsDeadline,
-        Bounds { cancels: &[BY_USER], ..LAPSED },
-    ),
-    (Bug::LapsedByOwnClock, Promise::LapsesAtItsDeadline, LAPSED),
-    (
-        Bug::RefusedByOwnClock,
-        Promise::PaymentHasOneAnswer,
-        Bounds { payments: &[PAY, PAY], ..LAPSED },
-    ),
-    (
-        Bug::PaymentInPart,
-        Promise::PaidIsConfirmed,
-        Bounds {
-            attempts: &[TWO],
-            limit: 2,
-            total: 2,
-            payments: &[PAY],
-            cancels: &[SECOND_BY_USER],
-            ..Bounds::HELD
-        },
-    ),
-    (
-        Bug::RereadProvesNumberTaken,
-        Promise::NoNeedlessEpoch,
-        Bounds {
-            attempts: &[ONE, OWN],
-            hidden: true,
-            left: Left { rollbacks: 1, ..LAPSES },
-            ..LAPSED
-        },
-    ),
-    (Bug::UniqueOverReturned, Promise::NoNeedlessEpoch, Bounds { attempts: &[ONE, OWN], ..LAPSED }),
-    (Bug::KeeperIgnoresMovementsInStock, Promise::NoNeedlessEpoch, LOOKED),
-    (Bug::AuditIgnoresReturns, Promise::MissingOnlyIfItIs, LOOKED),
-    (Bug::KeeperJudgesTheUnseen, Promise::NoNeedlessEpoch, Bounds { hidden: true, ..LOOKED }),
-    (Bug::KeeperIgnoresMovement, Promise::QuietGateIsMySqls, Bounds { hidden: true, ..REBUILT }),
-    (
-        Bug::LiftWithoutSeq,
-        Promise::QuietGateIsMySqls,
-        Bounds { lapses_allowed: 1, changes: &[Change::Lift(0)], ..LAPSED },
-    ),
+    (RereadProvesNumberTaken, NoNeedlessEpoch, LAPSED.attempts(&[ONE, OWN]).hidden().rollbacks(1)),
+    (UniqueOverReturned, NoNeedlessEpoch, LAPSED.attempts(&[ONE, OWN])),
+    (KeeperIgnoresMovementsInStock, NoNeedlessEpoch, LOOKED),
+    (AuditIgnoresReturns, MissingOnlyIfItIs, LOOKED),
+    (KeeperJudgesTheUnseen, NoNeedlessEpoch, LOOKED.hidden()),
+    (KeeperIgnoresMovement, QuietGateIsMySqls, REBUILT.hidden()),
+    (LiftWithoutSeq, QuietGateIsMySqls, LAPSED.lapses_allowed(1).changes(&[Change::Lift(0)])),
 ];

@@ -8,6 +8,7 @@ pub mod mixed;
 pub mod queued;
 pub mod queued_planted;
 pub mod refusing;
+mod setters;
 
 use super::{Bounds, Promise};
 use crate::Bug;

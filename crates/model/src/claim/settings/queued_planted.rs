@@ -4,213 +4,96 @@
 use coupon::{AcceptAfter, ClaimMode};
 
 use super::{
-    super::{Attempt, Bounds, Change, Left, Promise, attempt},
+    super::{Attempt, Bounds, Change, Promise::*, attempt},
     Planted,
 };
-use crate::Bug;
+use crate::Bug::*;
 
 const ONE: Attempt = attempt(0, 0, 1);
 const OTHER: Attempt = attempt(1, 1, 1);
 
-const NONE: Left = Left::NONE;
-const REBUILT: Left = Left { rebuilds: 1, ..NONE };
-const RELAYED: Left = Left { reads: 1, ..NONE };
-const AT_GATE: Bounds = Bounds { accept_after: AcceptAfter::Gate, ..Bounds::QUEUED };
-const AT_REPLICA: Bounds = Bounds { accept_after: AcceptAfter::Replica, ..Bounds::QUEUED };
+const AT_GATE: Bounds = Bounds::QUEUED.accept_after(AcceptAfter::Gate);
+const AT_REPLICA: Bounds = Bounds::QUEUED.accept_after(AcceptAfter::Replica);
 
 /// A claim is rejected because of a cut, and its key may be sent again after a top-up.
-const CUT: Bounds = Bounds {
-    attempts: &[ONE, ONE],
-    changes: &[Change::Move(-1), Change::Move(1)],
-    ..Bounds::QUEUED
-};
+const CUT: Bounds =
+    Bounds::QUEUED.attempts(&[ONE, ONE]).changes(&[Change::Move(-1), Change::Move(1)]);
 
 /// A user whose entry says to look sends a key twice, and one of the two is rejected because of a cut.
-const LOOKED: Bounds = Bounds {
-    attempts: &[attempt(0, 2, 1), ONE, ONE],
-    limit: 2,
-    total: 2,
-    left: Left { reads: 1, ..REBUILT },
-    ..CUT
-};
+const LOOKED: Bounds =
+    CUT.attempts(&[attempt(0, 2, 1), ONE, ONE]).limit_of(2, 2).rebuilds(1).reads(1);
 
 /// Every planted mistake of queued claims.
 pub const PLANTED: &[Planted] = &[
+    (OffsetBeforeCommit, AcceptedLands, Bounds::QUEUED.crashes(1)),
+    (TrimBeforeAck, AcceptedLands, AT_GATE.crashes(1).reads(1)),
     (
-        Bug::OffsetBeforeCommit,
-        Promise::AcceptedLands,
-        Bounds { left: Left { crashes: 1, ..NONE }, ..Bounds::QUEUED },
+        TrimWithoutRun,
+        AcceptedLands,
+        AT_GATE.attempts(&[ONE, OTHER]).total(2).rebuilds(1).rewinds(1).reads(1),
+    ),
+    (LeftoversNotRead, EveryReceiptEnds, AT_GATE.crashes(1).reads(1)),
+    (GroupFromNow, EveryReceiptEnds, AT_GATE.reads(1)),
+    (RelayRejects, AcceptedLands, Bounds::QUEUED.reads(1).refusals(1)),
+    (NotConfirmed, AcceptedLands, Bounds::QUEUED.rebuilds(1).losses(1)),
+    (ReplayAccepted, AcceptedLands, Bounds::QUEUED.attempts(&[ONE, ONE]).crashes(1).losses(1)),
+    (WaitOnAnotherConnection, AcceptedLands, AT_REPLICA.rewinds(1)),
+    (ReplayWithoutWrite, AcceptedLands, AT_REPLICA.attempts(&[ONE, ONE]).rewinds(1)),
+    (QueuedWithoutLook, AcceptedLands, LOOKED),
+    (QueuedBeforeLook, NothingTakenForAnAnsweredKey, CUT),
+    (RejectedKeysNotLoaded, NothingTakenForAnAnsweredKey, CUT.rebuilds(1)),
+    (
+        LandedKeysNotLoaded,
+        NothingTakenForAnAnsweredKey,
+        Bounds::QUEUED.attempts(&[ONE, ONE]).limit_of(2, 2).rebuilds(1),
+    ),
+    (BegunAgainAfterRead, AcceptedLands, Bounds::QUEUED.rebuilders(2).rebuilds(2).losses(1)),
+    (EpochNotAboveTheGates, ComesToRest, Bounds::QUEUED.lies(1)),
+    (OutboxNotEmptied, AcceptedLands, AT_GATE.rebuilds(1)),
+    (EndNotedBeforeBegin, AcceptedLands, Bounds::QUEUED.rebuilds(1)),
+    (ReadBeforeQueuedEpoch, GateAccountsForStock, Bounds::QUEUED.rebuilds(1).losses(1)),
+    (
+        NeverQueuedAskedAtRaise,
+        AcceptedLands,
+        Bounds::QUEUED
+            .mode(ClaimMode::Direct)
+            .changes(&[Change::Mode(ClaimMode::Queued)])
+            .rebuilds(1),
+    ),
+    (QueuedGuardHasDirectEpoch, AcceptedLands, Bounds::QUEUED.rebuilds(1)),
+    (LateRowOnKey, OneOutcome, Bounds::QUEUED.rebuilds(1).losses(1)),
+    (RejectedWithoutLock, RejectedForATrueReason, CUT.attempts(&[ONE])),
+    (
+        RejectedWithoutEpoch,
+        OneOutcome,
+        CUT.attempts(&[ONE]).changes(&[Change::Move(-1)]).rebuilds(1).losses(1),
     ),
     (
-        Bug::TrimBeforeAck,
-        Promise::AcceptedLands,
-        Bounds { left: Left { crashes: 1, ..RELAYED }, ..AT_GATE },
+        NumberTakenRejected,
+        RejectedForATrueReason,
+        Bounds::QUEUED.attempts(&[ONE, attempt(0, 2, 1)]).limit_of(2, 2).lies(1),
     ),
+    (ElsewhereWithoutFence, EveryReceiptEnds, LOOKED),
+    (ForeignFenceBinds, EveryReceiptEnds, Bounds::QUEUED.strangers(1)),
+    (FenceWithoutEpoch, OneOutcome, Bounds::QUEUED.attempts(&[ONE, ONE]).rebuilds(1).losses(1)),
     (
-        Bug::TrimWithoutRun,
-        Promise::AcceptedLands,
-        Bounds {
-            attempts: &[ONE, OTHER],
-            total: 2,
-            left: Left { rewinds: 1, rebuilds: 1, ..RELAYED },
-            ..AT_GATE
-        },
+        RejectionUnknownToDirect,
+        FinalAnswerInTheEnd,
+        CUT.attempts(&[ONE]).changes(&[
+            Change::Move(-1),
+            Change::Move(1),
+            Change::Mode(ClaimMode::Direct),
+        ]),
     ),
+    (ResolverIgnoresQueued, QuietGateIsMySqls, Bounds::QUEUED.deaf(1)),
+    (ResolverFencesQueued, AcceptedLands, Bounds::QUEUED),
+    (EndNotedBeforeOutbox, NoNeedlessEpoch, Bounds::QUEUED.orphans(1)),
+    (RowReadBeforeEpoch, OneOutcome, Bounds::QUEUED.rebuilds(1).looks(1)),
     (
-        Bug::LeftoversNotRead,
-        Promise::EveryReceiptEnds,
-        Bounds { left: Left { crashes: 1, ..RELAYED }, ..AT_GATE },
+        EndedBeforeTheQueueIsClosed,
+        NothingUnderWayWhenRefused,
+        Bounds::QUEUED.attempts(&[ONE, ONE]).changes(&[Change::End]).rebuilds(1),
     ),
-    (Bug::GroupFromNow, Promise::EveryReceiptEnds, Bounds { left: RELAYED, ..AT_GATE }),
-    (
-        Bug::RelayRejects,
-        Promise::AcceptedLands,
-        Bounds { left: Left { refusals: 1, ..RELAYED }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::NotConfirmed,
-        Promise::AcceptedLands,
-        Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::ReplayAccepted,
-        Promise::AcceptedLands,
-        Bounds {
-            attempts: &[ONE, ONE],
-            left: Left { losses: 1, crashes: 1, ..NONE },
-            ..Bounds::QUEUED
-        },
-    ),
-    (
-        Bug::WaitOnAnotherConnection,
-        Promise::AcceptedLands,
-        Bounds { left: Left { rewinds: 1, ..NONE }, ..AT_REPLICA },
-    ),
-    (
-        Bug::ReplayWithoutWrite,
-        Promise::AcceptedLands,
-        Bounds { attempts: &[ONE, ONE], left: Left { rewinds: 1, ..NONE }, ..AT_REPLICA },
-    ),
-    (Bug::QueuedWithoutLook, Promise::AcceptedLands, LOOKED),
-    (Bug::QueuedBeforeLook, Promise::NothingTakenForAnAnsweredKey, CUT),
-    (
-        Bug::RejectedKeysNotLoaded,
-        Promise::NothingTakenForAnAnsweredKey,
-        Bounds { left: REBUILT, ..CUT },
-    ),
-    (
-        Bug::LandedKeysNotLoaded,
-        Promise::NothingTakenForAnAnsweredKey,
-        Bounds { attempts: &[ONE, ONE], limit: 2, total: 2, left: REBUILT, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::BegunAgainAfterRead,
-        Promise::AcceptedLands,
-        Bounds { rebuilders: 2, left: Left { rebuilds: 2, losses: 1, ..NONE }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::EpochNotAboveTheGates,
-        Promise::ComesToRest,
-        Bounds { left: Left { lies: 1, ..NONE }, ..Bounds::QUEUED },
-    ),
-    (Bug::OutboxNotEmptied, Promise::AcceptedLands, Bounds { left: REBUILT, ..AT_GATE }),
-    (Bug::EndNotedBeforeBegin, Promise::AcceptedLands, Bounds { left: REBUILT, ..Bounds::QUEUED }),
-    (
-        Bug::ReadBeforeQueuedEpoch,
-        Promise::GateAccountsForStock,
-        Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::NeverQueuedAskedAtRaise,
-        Promise::AcceptedLands,
-        Bounds {
-            mode: ClaimMode::Direct,
-            changes: &[Change::Mode(ClaimMode::Queued)],
-            left: REBUILT,
-            ..Bounds::QUEUED
-        },
-    ),
-    (
-        Bug::QueuedGuardHasDirectEpoch,
-        Promise::AcceptedLands,
-        Bounds { left: REBUILT, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::LateRowOnKey,
-        Promise::OneOutcome,
-        Bounds { left: Left { losses: 1, ..REBUILT }, ..Bounds::QUEUED },
-    ),
-    (Bug::RejectedWithoutLock, Promise::RejectedForATrueReason, Bounds { attempts: &[ONE], ..CUT }),
-    (
-        Bug::RejectedWithoutEpoch,
-        Promise::OneOutcome,
-        Bounds {
-            attempts: &[ONE],
-            changes: &[Change::Move(-1)],
-            left: Left { losses: 1, ..REBUILT },
-            ..CUT
-        },
-    ),
-    (
-        Bug::NumberTakenRejected,
-        Promise::RejectedForATrueReason,
-        Bounds {
-            attempts: &[ONE, attempt(0, 2, 1)],
-            limit: 2,
-            total: 2,
-            left: Left { lies: 1, ..NONE },
-            ..Bounds::QUEUED
-        },
-    ),
-    (Bug::ElsewhereWithoutFence, Promise::EveryReceiptEnds, LOOKED),
-    (
-        Bug::ForeignFenceBinds,
-        Promise::EveryReceiptEnds,
-        Bounds { left: Left { strangers: 1, ..NONE }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::FenceWithoutEpoch,
-        Promise::OneOutcome,
-        Bounds { attempts: &[ONE, ONE], left: Left { losses: 1, ..REBUILT }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::RejectionUnknownToDirect,
-        Promise::FinalAnswerInTheEnd,
-        Bounds {
-            attempts: &[ONE],
-            changes: &[Change::Move(-1), Change::Move(1), Change::Mode(ClaimMode::Direct)],
-            ..CUT
-        },
-    ),
-    (
-        Bug::ResolverIgnoresQueued,
-        Promise::QuietGateIsMySqls,
-        Bounds { left: Left { deaf: 1, ..NONE }, ..Bounds::QUEUED },
-    ),
-    (Bug::ResolverFencesQueued, Promise::AcceptedLands, Bounds::QUEUED),
-    (
-        Bug::EndNotedBeforeOutbox,
-        Promise::NoNeedlessEpoch,
-        Bounds { left: Left { orphans: 1, ..NONE }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::RowReadBeforeEpoch,
-        Promise::OneOutcome,
-        Bounds { left: Left { looks: 1, ..REBUILT }, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::EndedBeforeTheQueueIsClosed,
-        Promise::NothingUnderWayWhenRefused,
-        Bounds { attempts: &[ONE, ONE], changes: &[Change::End], left: REBUILT, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::ClosedWithoutBegin,
-        Promise::AcceptedLands,
-        Bounds { changes: &[Change::End], left: REBUILT, ..Bounds::QUEUED },
-    ),
-    (
-        Bug::RefusingTakenForClosed,
-        Promise::EveryReceiptEnds,
-        Bounds { changes: &[Change::EndReject], left: Left { losses: 1, ..NONE }, ..AT_GATE },
-    ),
+    (ClosedWithoutBegin, AcceptedLands, Bounds::QUEUED.changes(&[Change::End]).rebuilds(1)),
+    (RefusingTakenForClosed, EveryReceiptEnds, AT_GATE.changes(&[Change::EndReject]).losses(1)),
 ];

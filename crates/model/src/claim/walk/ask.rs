@@ -34,7 +34,7 @@ impl Protocol {
         let verdict = asked.gate.claim_saying(self.rules(), epoch, NOW, self.claim(id), said);
         let mut lost = asked;
         lost.walk_mut(id).at = At::Gate(false);
-        if self.bounds.apis > 0 && !self.has(Bug::AnswerBeforeRefusalsEnd) {
+        if self.waits_for_refusals(verdict) {
             asked.walk_mut(id).wait = state.gate.refusing;
         }
         let Some(what) = self.follow_verdict(state, &mut asked, id, epoch, said, verdict) else {
@@ -52,6 +52,13 @@ impl Protocol {
                 Self::sent_late(state, Packet::Claim { id, epoch }).with_walk(id, At::Gate(false));
             next.push((claim(id, "claim.lua is late; asks again"), late));
         }
+    }
+
+    /// Returns whether a success after this verdict waits until no api refuses its user from memory any more.
+    fn waits_for_refusals(&self, verdict: Verdict) -> bool {
+        let looks = matches!(verdict, Verdict::Refused { .. } | Verdict::LookFirst);
+        let early = looks && self.has(Bug::StoredAnswerBeforeRefusalsEnd);
+        self.bounds.apis > 0 && !early && !self.has(Bug::AnswerBeforeRefusalsEnd)
     }
 
     /// Returns what the claim does with the gate's verdict. `None`: as if it had not been sent.
@@ -130,7 +137,8 @@ impl Protocol {
                 "claim.lua: TOO_OLD; MySQL answers, or 503"
             }
             Verdict::Refused { look_in_mysql: true, .. } => {
-                *asked.walk_mut(id) = Walk { at: At::Lookup, ..Walk::default() };
+                let wait = asked.walk(id).wait;
+                *asked.walk_mut(id) = Walk { at: At::Lookup, wait, ..Walk::default() };
                 "claim.lua refuses; not final"
             }
             // The user may ask again: their refusals from memory are judged at every moment.

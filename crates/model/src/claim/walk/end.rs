@@ -30,7 +30,7 @@ impl Protocol {
                     state.broken = Some(Promise::NothingLandedWhenRefused);
                 }
                 Ending::Refused => state.end(id, At::Refused),
-                Ending::Answered => state.end(id, At::Answered),
+                Ending::Answered => state.answer(id),
                 Ending::Retryable => state.end(id, At::Done),
             }
             state

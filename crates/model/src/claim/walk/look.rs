@@ -14,7 +14,7 @@ impl Protocol {
     pub(super) fn look_up(&self, state: &State, id: u8, next: &mut Next) {
         let mut looked = *state;
         let what = if self.is_answered(state, id) {
-            looked.end(id, At::Answered);
+            looked.answer(id);
             "the key has an answer: that one"
         } else {
             self.refuse(&mut looked, id);
@@ -28,7 +28,7 @@ impl Protocol {
     pub(super) fn look_first(&self, state: &State, id: u8, next: &mut Next) {
         let mut looked = *state;
         let what = if self.is_answered(state, id) {
-            looked.end(id, At::Answered);
+            looked.answer(id);
             "the key has an answer: that one"
         } else {
             looked.walk_mut(id).at = At::Gate(true);
@@ -40,7 +40,7 @@ impl Protocol {
     pub(super) fn look_again(&self, state: &State, id: u8, next: &mut Next) {
         let mut looked = *state;
         let what = if self.is_answered(state, id) {
-            looked.end(id, At::Answered);
+            looked.answer(id);
             "the key has an answer: that one, no 202"
         } else {
             self.go_on_queued(&mut looked, id);
