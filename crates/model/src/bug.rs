@@ -229,6 +229,14 @@ pub enum Bug {
     AnswerBeforeRefusalsEnd,
     /// A stored answer that is found after a refusal is given while another api may still refuse its user from memory.
     StoredAnswerBeforeRefusalsEnd,
+    /// The keeper accepts a gate that is above MySQL's epoch, or of a history that MySQL has lost.
+    GateAboveAccepted,
+    /// `begin.lua`, `load.lua` and `open.lua` compare the epoch, but not the server that gave it.
+    ServersShareAnEpoch,
+    /// The keeper does not compare the landings that the gate knows with MySQL's rows.
+    LostLandingAccepted,
+    /// A queued claim of a higher epoch than MySQL's is called too late, though MySQL may have lost the raise.
+    HigherQueuedEpochTooLate,
     /// `open.lua` does not note that apis may still refuse because of looks at the gate before it.
     RebuildNotesNothing,
     /// A process makes ids under a number without waiting until its clock has passed the last id of the one before.

@@ -36,6 +36,7 @@ macro_rules! holds {
 }
 
 mod claim;
+mod failover;
 mod holds;
 mod mixed;
 mod queued;

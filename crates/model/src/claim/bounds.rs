@@ -80,6 +80,8 @@ pub struct Bounds {
     pub cancels: &'static [Cancel],
     /// Whether a movement's message may come before the movement is visible in MySQL.
     pub hidden: bool,
+    /// Whether the old primary of a failover takes commits for a while.
+    pub two_primaries: bool,
     /// Number of apis that refuse from memory. Without them time does not pass.
     pub apis: usize,
     /// A planted mistake.
@@ -119,6 +121,8 @@ pub struct Left {
     pub strangers: u8,
     /// How often the resolver looks for a queued request that is in neither outbox nor topic.
     pub orphans: u8,
+    /// How often MySQL fails over to a replica that lacks its newest commits.
+    pub failovers: u8,
     /// How often an api forgets the template, because it restarts or learns of a change in another way.
     pub forgets: u8,
 }
@@ -189,6 +193,7 @@ impl Left {
         looks: 0,
         strangers: 0,
         orphans: 0,
+        failovers: 0,
         forgets: 0,
     };
 }
@@ -218,6 +223,7 @@ impl Bounds {
         payments: &[],
         cancels: &[],
         hidden: false,
+        two_primaries: false,
         apis: 0,
         bug: None,
     };

@@ -19,13 +19,25 @@ impl Hash for State {
         rebuilders.hash(to);
         operator.hash(to);
         let Self {
-            consumed, check, packet, wrong, lied, queue, holds, memory, left, broken, ..
+            consumed,
+            check,
+            packet,
+            wrong,
+            lied,
+            servers,
+            queue,
+            holds,
+            memory,
+            left,
+            broken,
+            ..
         } = self;
         consumed.hash(to);
         check.hash(to);
         packet.hash(to);
         wrong.hash(to);
         lied.hash(to);
+        servers.hash(to);
         // No claim was queued before.
         if truth.ever_queued {
             queue.hash(to);
@@ -57,10 +69,22 @@ impl Hash for Walk {
 
 impl Hash for Rebuilder {
     fn hash<H: Hasher>(&self, to: &mut H) {
-        let Self { next, epoch, end, never_queued, template, first, movement, stock, read } = self;
+        let Self {
+            next,
+            epoch,
+            history,
+            end,
+            never_queued,
+            template,
+            first,
+            movement,
+            stock,
+            read,
+        } = self;
         next.hash(to);
         if *next != RebuildStep::NextEpoch {
             epoch.hash(to);
+            history.hash(to);
             end.hash(to);
             never_queued.hash(to);
             template.hash(to);

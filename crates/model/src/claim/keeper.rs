@@ -118,7 +118,8 @@ impl Protocol {
         let behind = meta.epoch < state.truth.epoch && !self.has(Bug::KeeperIgnoresEpoch);
         let to_close = state.truth.state == TemplateState::Ended && state.truth.ever_queued;
         behind
-            || meta.epoch > state.truth.epoch
+            || self.gate_is_of_lost_history(state)
+            || state.gate_knows_lost_landing() && !self.has(Bug::LostLandingAccepted)
             || to_close
             || state.wrong >= meta.epoch
             || self.holds_too_much(state, &Account::of(state))

@@ -11,6 +11,7 @@
 
 pub mod bounds;
 mod check;
+mod failover;
 mod faults;
 mod hash;
 mod holds;
@@ -204,6 +205,7 @@ impl Model for Protocol {
             packet: None,
             wrong: 0,
             lied: 0,
+            servers: state::Servers::default(),
             queue: state::Queue::default(),
             holds: state::Holds::default(),
             memory: state::Memory::new(self.bounds.apis),
@@ -231,6 +233,7 @@ impl Model for Protocol {
         self.deliver(state, next);
         self.arrive(state, next);
         self.strike(state, next);
+        self.fail_over(state, next);
         self.refuse_from_memory(state, next);
         for (_, after) in &mut next[first..] {
             self.note(after);

@@ -71,6 +71,8 @@ pub enum Promise {
     NoNeedlessEpoch,
     /// Coupons are reported missing only if the gate lacks them.
     MissingOnlyIfItIs,
+    /// After a failover a raised epoch is not that of a gate whose rows are lost.
+    LostHistoryIsNotValid,
     /// No api tells a user who was answered 201 or 202 that the template is sold out.
     AnsweredIsNotRefused,
     /// The gate would have refused the user at some moment within the last lease. So every api sees a change at the
@@ -119,6 +121,7 @@ impl fmt::Display for Promise {
             }
             Self::NoNeedlessEpoch => "the books balance, and a new epoch is asked for",
             Self::MissingOnlyIfItIs => "the books balance, and coupons are told missing",
+            Self::LostHistoryIsNotValid => "a gate of a lost history becomes valid",
             Self::AnsweredIsNotRefused => "a user who was answered is refused from memory",
             Self::AsTheGateDid => {
                 "refused from memory, and for longer than a lease not by the gate"

@@ -46,9 +46,15 @@ impl Protocol {
             after.rebuilders[which] = Rebuilder { next, first, ..Rebuilder::default() };
             "reads the last movement"
         } else {
-            self.raise(&mut after, which);
+            self.raise(&mut after, which, state.truth.history);
             "raises the epoch"
         };
+        if let Some(old) = state.old_primary() {
+            let mut at_old = *state;
+            at_old.left.rebuilds -= 1;
+            self.raise(&mut at_old, which, old.history);
+            next.push((step(Who::Rebuilder(which), "raises the old primary's epoch"), at_old));
+        }
         next.push((step(Who::Rebuilder(which), what), after));
     }
 
@@ -64,10 +70,15 @@ impl Protocol {
 
     /// `update template_stock set epoch = greatest(epoch, ?) + 1`, with the gate's epoch. The gate may know a later one
     /// than MySQL, if its contents are wrong or MySQL has lost its newest transactions.
-    pub(super) fn raise(&self, state: &mut State, which: usize) {
+    pub(super) fn raise(&self, state: &mut State, which: usize, history: u8) {
         let known = if self.has(Bug::EpochNotAboveTheGates) { 0 } else { state.gate.epoch() };
-        state.truth.epoch = state.truth.epoch.max(known) + 1;
-        let ended = state.truth.state == TemplateState::Ended;
+        let truth = state.server_mut(history);
+        truth.epoch = truth.epoch.max(known) + 1;
+        let truth = *truth;
+        if history == state.truth.history {
+            self.check_raised(state);
+        }
+        let ended = truth.state == TemplateState::Ended;
         let next = match self.bounds.bug {
             Some(Bug::ClosedWithoutBegin) if ended => RebuildStep::Empty,
             Some(Bug::EndNotedBeforeBegin) => RebuildStep::NoteEnd,
@@ -76,8 +87,9 @@ impl Protocol {
         };
         let rebuilder = &mut state.rebuilders[which];
         rebuilder.next = next;
-        rebuilder.epoch = state.truth.epoch;
-        rebuilder.never_queued = self.has(Bug::NeverQueuedAskedAtRaise) && !state.truth.ever_queued;
+        rebuilder.epoch = truth.epoch;
+        rebuilder.history = history;
+        rebuilder.never_queued = self.has(Bug::NeverQueuedAskedAtRaise) && !truth.ever_queued;
     }
 
     /// Takes a rebuilder's next step, or several that may be taken at once. `None`: it waits.
@@ -99,14 +111,15 @@ impl Protocol {
     fn rebuild_step(&self, state: &mut State, which: usize) -> Option<(RebuildStep, &'static str)> {
         let epoch = state.rebuilders[which].epoch;
         let give_up = RebuildStep::NextEpoch;
-        Some(match state.rebuilders[which].next {
+        let next = state.rebuilders[which].next;
+        Some(match next {
             RebuildStep::NextEpoch => return None,
             RebuildStep::Raise if state.truth.hidden.is_some() => return None,
             RebuildStep::Raise => {
-                self.raise(state, which);
+                self.raise(state, which, state.truth.history);
                 (RebuildStep::Begin, "raises the epoch")
             }
-            RebuildStep::Begin if !state.gate.begin(epoch) => (give_up, "begin.lua refuses"),
+            RebuildStep::Begin if !self.begin(state, which) => (give_up, "begin.lua refuses"),
             RebuildStep::Begin if self.bounds.queues() => (RebuildStep::Empty, "begin.lua"),
             RebuildStep::Begin => (self.first_read(), "begin.lua"),
             RebuildStep::Empty | RebuildStep::NoteEnd | RebuildStep::Drain => {
@@ -114,7 +127,7 @@ impl Protocol {
             }
             RebuildStep::SetQueued if state.truth.hidden.is_some() => return None,
             RebuildStep::SetQueued => self.set_queued(state, which),
-            RebuildStep::BeginAgain if !state.gate.begin(epoch) => (give_up, "begin.lua refuses"),
+            RebuildStep::BeginAgain if !self.begin(state, which) => (give_up, "begin.lua refuses"),
             RebuildStep::BeginAgain if self.has(Bug::BegunAgainAfterRead) => {
                 (self.first_load(), "begin.lua once more")
             }
@@ -176,15 +189,16 @@ impl Protocol {
     }
 
     fn set_queued(&self, state: &mut State, which: usize) -> (RebuildStep, &'static str) {
-        let Rebuilder { epoch, template, .. } = state.rebuilders[which];
-        if state.truth.state == TemplateState::Ended && state.truth.ever_queued {
-            return if state.truth.close(epoch) {
+        let Rebuilder { epoch, history, template, .. } = state.rebuilders[which];
+        let truth = state.server_mut(history);
+        if truth.state == TemplateState::Ended && truth.ever_queued {
+            return if truth.close(epoch) {
                 (RebuildStep::Unload, "closes the queue for good")
             } else {
                 (RebuildStep::NextEpoch, "is overtaken")
             };
         }
-        if !state.truth.set_queued_epoch(epoch) {
+        if !truth.set_queued_epoch(epoch) {
             return (RebuildStep::NextEpoch, "is overtaken");
         }
         let next = if self.has(Bug::ReadBeforeQueuedEpoch) && template.is_some() {

@@ -67,7 +67,7 @@ impl Protocol {
 
     /// Reads from MySQL. Returns the step after it.
     pub(super) fn read(&self, state: &mut State, which: usize) -> (RebuildStep, &'static str) {
-        let truth = state.truth;
+        let truth = state.server(state.rebuilders[which].history);
         let rebuilder = &mut state.rebuilders[which];
         match rebuilder.next {
             RebuildStep::ReadTemplate => {
@@ -117,10 +117,28 @@ impl Protocol {
         ReadUser { known: landed || rejected, taken, lapses: truth.lapses[usize::from(user)] }
     }
 
+    /// `begin.lua`. The gate remembers the server whose rows it is loaded from: two primaries may give the same epoch.
+    pub(super) fn begin(&self, state: &mut State, which: usize) -> bool {
+        let Rebuilder { epoch, history, .. } = state.rebuilders[which];
+        let begun = self.is_of_server(state, which) && state.gate.begin(epoch);
+        if begun {
+            state.servers.gate_history = history;
+        }
+        begun
+    }
+
+    /// Returns whether no rebuild from another server has begun the same epoch.
+    fn is_of_server(&self, state: &State, which: usize) -> bool {
+        let Rebuilder { epoch, history, .. } = state.rebuilders[which];
+        state.gate.epoch() != epoch
+            || state.servers.gate_history == history
+            || self.has(Bug::ServersShareAnEpoch)
+    }
+
     /// Loads every user who has an answer in MySQL; without a limit, only users with lapses.
     pub(super) fn load(&self, state: &mut State, which: usize) -> bool {
         let rebuilder = state.rebuilders[which];
-        let mut loaded = true;
+        let mut loaded = self.is_of_server(state, which);
         for (user, read) in (0..).zip(rebuilder.read) {
             let (taken, lapses) = self.at_last_movement(state, &rebuilder, user, read);
             let needed = if self.bounds.limit > 0 {
@@ -128,7 +146,7 @@ impl Protocol {
             } else {
                 lapses > 0 && !self.has(Bug::LapsedUsersNotLoaded)
             };
-            if needed {
+            if needed && loaded {
                 loaded &= state.gate.load(self.rules(), rebuilder.epoch, user, taken, lapses);
             }
         }
@@ -169,20 +187,20 @@ impl Protocol {
 
     /// `open.lua`. Returns the step after it.
     pub(super) fn open(&self, state: &mut State, which: usize) -> (RebuildStep, &'static str) {
-        let Rebuilder { epoch, template, stock, movement, .. } = state.rebuilders[which];
-        let truth = &state.truth;
+        let Rebuilder { epoch, history, template, stock, movement, .. } = state.rebuilders[which];
+        let truth = state.server(history);
         let template = template.unwrap_or((truth.version, truth.state, truth.mode));
         let facts = self.facts(template, stock, movement);
-        if self.has(Bug::RebuildWithoutBegin) && state.gate.begin(epoch) {
+        if self.has(Bug::RebuildWithoutBegin) && self.begin(state, which) {
             self.load(state, which);
         }
-        if !state.gate.open(self.rules(), epoch, facts) {
+        if !self.is_of_server(state, which) || !state.gate.open(self.rules(), epoch, facts) {
             return (RebuildStep::NextEpoch, "open.lua refuses");
         }
         if self.bounds.apis > 0 && !self.has(Bug::RebuildNotesNothing) {
             state.gate.refusing = super::memory::NOTE;
         }
-        state.rebuilders[which] = Rebuilder { epoch, ..Rebuilder::default() };
+        state.rebuilders[which] = Rebuilder { epoch, history, ..Rebuilder::default() };
         let delivers = self.bounds.moves() && !self.bounds.coarse;
         if delivers && !self.has(Bug::MovementLostWhileLoading) {
             (RebuildStep::CatchUp, "open.lua")

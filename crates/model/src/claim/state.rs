@@ -8,6 +8,7 @@ use super::{
     truth::{Landing, Lapses, Truth},
 };
 pub use super::{
+    failover::Servers,
     holds::state::{Cancel, Holds, Payment},
     memory::Memory,
     queue::state::{Lander, Looker, Orphan, Outcome, Queue, Relay},
@@ -41,6 +42,7 @@ pub struct State {
     pub wrong: u8,
     /// The epoch in which the gate's contents were made wrong.
     pub lied: u8,
+    pub servers: Servers,
     pub queue: Queue,
     pub holds: Holds,
     pub memory: Memory,
@@ -166,6 +168,8 @@ pub struct Rebuilder {
     /// Its next step.
     pub next: RebuildStep,
     pub epoch: u8,
+    /// The history of the server that it is connected to.
+    pub history: u8,
     /// The partition's end, as noted.
     pub end: u8,
     /// Only with [`crate::Bug::NeverQueuedAskedAtRaise`]: the answer.

@@ -7,7 +7,9 @@ impl Protocol {
     /// Returns whether the gate answers claims in MySQL's epoch, and was not made wrong in it.
     pub(in crate::claim) fn is_trusted(&self, state: &State) -> bool {
         let of_epoch = |meta: Meta| meta.epoch == state.truth.epoch && meta.epoch != state.lied;
-        state.gate.answering().is_some_and(of_epoch)
+        state.gate_is_of_history()
+            && !state.gate_knows_lost_landing()
+            && state.gate.answering().is_some_and(of_epoch)
     }
 
     /// Returns the first promise about a trusted gate that this state breaks. Everything in the binlog counts as

@@ -34,6 +34,7 @@ impl Protocol {
         }
         let mut calm = *state;
         calm.left = Left::NONE;
+        calm.servers.other = None;
         self.come_to_rest(&mut calm).or_else(|| {
             let attempts = self.bounds.attempts;
             let first = |at: &usize| !attempts[..*at].contains(&attempts[*at]);
@@ -103,7 +104,7 @@ impl Protocol {
         if state.rebuilders[0] == Rebuilder::default() {
             let wanted = self.must_rebuild(state);
             if wanted {
-                self.raise(state, 0);
+                self.raise(state, 0, state.truth.history);
             }
             return wanted;
         }

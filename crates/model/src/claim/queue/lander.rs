@@ -24,6 +24,14 @@ impl Protocol {
                 next.push((step(who, what), after));
             }
         }
+        if let Lander::Land(at, message) = lander {
+            let landing = Landing { message, terms: state.truth.terms, over: 0 };
+            let lost = self.landed_at_old_primary(state, landing, LandingMode::Queued);
+            if let Some(mut lost) = lost {
+                lost.queue.landers[which] = Lander::Settle(at, message);
+                next.push((step(who, "lands at the old primary, so it will be lost"), lost));
+            }
+        }
         if let (Lander::Settle(at, _) | Lander::Release(at, _), true) =
             (lander, state.left.deaf > 0)
         {

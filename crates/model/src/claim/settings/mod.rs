@@ -2,6 +2,7 @@
 
 pub mod direct;
 pub mod direct_planted;
+pub mod failover;
 pub mod held;
 pub mod held_planted;
 pub mod mixed;
@@ -28,5 +29,6 @@ pub const ALL: &[Subject] = &[
     ("queued: ", queued::SMALL, queued::LARGE),
     ("holds: ", held::SMALL, held::LARGE),
     ("sold out: ", refusing::SMALL, refusing::LARGE),
+    ("failover: ", failover::SMALL, failover::LARGE),
     ("mixed: ", mixed::SMALL, mixed::LARGE),
 ];

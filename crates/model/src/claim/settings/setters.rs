@@ -43,7 +43,7 @@ setters! {
     }
     {
         rebuilds crashes losses rewinds lies checks rollbacks deadlines
-        reads deaf refusals looks strangers orphans forgets
+        reads deaf refusals looks strangers orphans forgets failovers
     }
 }
 
@@ -62,6 +62,12 @@ impl Bounds {
 
     pub(super) const fn hidden(mut self) -> Self {
         self.hidden = true;
+        self
+    }
+
+    pub(super) const fn two_primaries(mut self) -> Self {
+        self.two_primaries = true;
+        self.left.failovers = 1;
         self
     }
 

@@ -83,6 +83,9 @@ impl Truth {
             LandingMode::Queued if bounds.has(Bug::QueuedGuardHasDirectEpoch) => {
                 (Open::Accepted, epoch == self.epoch)
             }
+            LandingMode::Queued if bounds.has(Bug::HigherQueuedEpochTooLate) => {
+                (Open::Accepted, epoch == self.queued_epoch)
+            }
             LandingMode::Queued => (Open::Accepted, epoch >= self.queued_epoch),
         };
         of_epoch && self.open >= least

@@ -24,6 +24,8 @@ pub type Movement = gate::Movement<USERS_MAX>;
 /// The rows of one template, as a read finds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Truth {
+    /// The server's identity: how many failovers there were.
+    pub history: u8,
     /// `template_stock.total`
     pub total: i16,
     /// `template_stock.stock`
@@ -81,6 +83,7 @@ impl Truth {
     /// Creates a published template.
     pub(super) fn new(total: i16, mode: ClaimMode) -> Self {
         Self {
+            history: 0,
             total,
             stock: total,
             epoch: 1,

@@ -86,7 +86,7 @@ impl Protocol {
     pub(super) fn accept(&self, state: &mut State, id: u8, admission: u8) {
         let epoch = state.queue.receipts[usize::from(admission)];
         if epoch != state.lied {
-            state.queue.kept |= bit(admission) & !state.queue.excused;
+            state.queue.kept |= bit(admission) & !state.queue.excused & !state.servers.lost;
         }
         state.answer(id);
     }

@@ -181,7 +181,8 @@ impl Protocol {
     fn check_key(&self, state: &State, asked: &mut State, id: u8, epoch: u8, said: Said) {
         let queued = asked.gate.request(id).is_some_and(|r| r.state == RequestState::Queued);
         let answered = state.truth.answered_under(self.claims(), self.attempt(id).key).is_some();
-        if queued && !said.looked && answered && epoch != state.lied {
+        let trusted = epoch != state.lied && state.gate_is_of_history();
+        if queued && !said.looked && answered && trusted {
             asked.broken = Some(Promise::NothingTakenForAnAnsweredKey);
         }
     }

@@ -47,7 +47,8 @@ impl Protocol {
     pub(super) fn settle(&self, state: &State, id: u8, next: &mut Next) {
         let epoch = state.walk(id).message.epoch;
         let mut settled = *state;
-        if !state.truth.has_landed(id) {
+        let lost = state.servers.lost & bit(id) != 0;
+        if !state.truth.has_landed(id) && !lost {
             settled.broken = Some(Promise::LandedWhenAnsweredSo);
         }
         settled.gate.settle(self.rules(), epoch, &[(self.attempt(id).user, id)]);
@@ -77,6 +78,9 @@ impl Protocol {
     /// A definite refusal leaves no row of its key, and no request with the key that took its coupon before may land
     /// after it.
     pub(super) fn check_refusal(&self, state: &mut State, id: u8) {
+        if !state.gate_is_of_history() {
+            return;
+        }
         let key = self.attempt(id).key;
         if state.truth.landed_under(self.claims(), key).is_some() {
             state.broken = Some(Promise::NothingLandedWhenRefused);

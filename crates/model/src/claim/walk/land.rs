@@ -26,6 +26,10 @@ impl Protocol {
         if state.truth.hidden.is_some() {
             return;
         }
+        if let Some(landed) = self.landed_at_old_primary(state, landing, LandingMode::Direct) {
+            let landed = landed.with_walk(id, At::Settle);
+            next.push((claim(id, "lands at the old primary, so it will be lost"), landed));
+        }
         let mut landed = *state;
         if self.landing(&mut landed, landing, LandingMode::Direct) {
             next.push((claim(id, "lands"), landed.with_walk(id, At::Settle)));
