@@ -89,6 +89,8 @@ pub enum Bug {
     NoTombstone,
     /// `view/complete.lua` does not compare the nonce.
     CompleteWithoutNonce,
+    /// After a failover of MySQL that lost a raise, the same generation is given again.
+    GenerationGivenTwice,
     /// The consumer skips a loading view.
     LoadingSkipped,
     /// The lander commits its offset before its transaction.
