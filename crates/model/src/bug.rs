@@ -231,6 +231,8 @@ pub enum Bug {
     AnswerBeforeRefusalsEnd,
     /// A stored answer that is found after a refusal is given while another api may still refuse its user from memory.
     StoredAnswerBeforeRefusalsEnd,
+    /// A master of the gate still answers after its replica was promoted: Redis without `min-replicas-to-write`.
+    OldMasterAnswers,
     /// The keeper accepts a gate that is above MySQL's epoch, or of a history that MySQL has lost.
     GateAboveAccepted,
     /// `begin.lua`, `load.lua` and `open.lua` compare the epoch, but not the server that gave it.

@@ -31,5 +31,6 @@ is_caught! {
     a_gate_above_mysql_accepted_is_caught: GateAboveAccepted
     an_epoch_that_two_servers_share_is_caught: ServersShareAnEpoch
     a_landing_that_mysql_lost_accepted_is_caught: LostLandingAccepted
+    a_master_that_answers_beside_its_successor_is_caught: OldMasterAnswers
     a_higher_queued_epoch_called_too_late_is_caught: HigherQueuedEpochTooLate
 }

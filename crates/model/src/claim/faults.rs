@@ -101,6 +101,9 @@ impl Protocol {
         rewound.gate.refusing = 0;
         rewound.packet = state.packet.filter(|packet| matches!(packet, Packet::Landing(_)));
         self.restarted(&mut rewound, &[AcceptAfter::Topic, AcceptAfter::Replica]);
+        if self.has(Bug::OldMasterAnswers) {
+            rewound.copy = Some(state.gate);
+        }
         next.push((step(who, "starts again with what it remembered"), rewound));
     }
 

@@ -55,5 +55,6 @@ pub const PLANTED: &[Planted] = &[
     (GateAboveAccepted, FinalAnswerInTheEnd, DIRECT.failovers(1).rebuilds(1)),
     (ServersShareAnEpoch, GateAccountsForStock, DIRECT.two_primaries().rebuilders(2).rebuilds(2)),
     (LostLandingAccepted, QuietGateIsMySqls, DIRECT.two_primaries().rebuilders(2).rebuilds(2)),
+    (OldMasterAnswers, AcceptedLands, Bounds::QUEUED.rewinds(1).rebuilds(1)),
     (HigherQueuedEpochTooLate, AcceptedLands, Bounds::QUEUED.failovers(1).rebuilds(1)),
 ];

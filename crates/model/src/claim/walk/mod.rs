@@ -12,12 +12,34 @@ use super::{
     step,
 };
 
+use crate::Bug;
+
 /// Most admissions of one claim; the constant of `landing`.
 const ADMISSIONS_MAX: u8 = 2;
 
 impl Protocol {
     /// The next steps of one claim; the successful one first.
     pub(super) fn walk(&self, state: &State, id: u8, next: &mut Next) {
+        self.walk_on(state, id, next);
+        let calls = matches!(state.walk(id).at, At::Unsent | At::Gate(_) | At::Confirm);
+        let Some(old) = state.copy.filter(|_| calls && self.has_two_masters(state)) else { return };
+        let mut there = *state;
+        there.gate = old;
+        there.copy = Some(state.gate);
+        let first = next.len();
+        self.walk_on(&there, id, next);
+        for (_, after) in &mut next[first..] {
+            after.copy = Some(after.gate);
+            after.gate = state.gate;
+        }
+    }
+
+    /// Only with [`Bug::OldMasterAnswers`]: returns whether `copy` is a master whose replica was promoted.
+    fn has_two_masters(&self, state: &State) -> bool {
+        self.has(Bug::OldMasterAnswers) && state.left.rewinds == 0
+    }
+
+    fn walk_on(&self, state: &State, id: u8, next: &mut Next) {
         let walk = state.walk(id);
         match walk.at {
             At::Unsent => self.send(state, id, next),
