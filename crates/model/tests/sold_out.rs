@@ -2,7 +2,7 @@
 
 use model::{
     Bug,
-    claim::settings::refusing::{PLANTED, SMALL},
+    claim::settings::sold_out::{PLANTED, SMALL},
 };
 
 use crate::searched::{assert_bounds_hold, assert_claims_caught};

@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::{
-    memory::Memory,
+    sold_out::Memory,
     state::{RebuildStep, Rebuilder, State, Walk},
 };
 

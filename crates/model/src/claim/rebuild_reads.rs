@@ -198,7 +198,7 @@ impl Protocol {
             return (RebuildStep::NextEpoch, "open.lua refuses");
         }
         if self.bounds.apis > 0 && !self.has(Bug::RebuildNotesNothing) {
-            state.gate.refusing = super::memory::NOTE;
+            state.gate.refusing = super::sold_out::NOTE;
         }
         state.rebuilders[which] = Rebuilder { epoch, history, ..Rebuilder::default() };
         let delivers = self.bounds.moves() && !self.bounds.coarse;

@@ -10,8 +10,8 @@ use super::{
 pub use super::{
     failover::Servers,
     holds::state::{Cancel, Holds, Payment},
-    memory::Memory,
     queue::state::{Lander, Looker, Orphan, Outcome, Queue, Relay},
+    sold_out::Memory,
 };
 use crate::gate::{Gate, Message, Numbers};
 

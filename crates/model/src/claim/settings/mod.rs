@@ -8,8 +8,8 @@ pub mod held_planted;
 pub mod mixed;
 pub mod queued;
 pub mod queued_planted;
-pub mod refusing;
 mod setters;
+pub mod sold_out;
 
 use super::{Bounds, Promise};
 use crate::Bug;
@@ -28,7 +28,7 @@ pub const ALL: &[Subject] = &[
     ("", direct::SMALL, direct::LARGE),
     ("queued: ", queued::SMALL, queued::LARGE),
     ("holds: ", held::SMALL, held::LARGE),
-    ("sold out: ", refusing::SMALL, refusing::LARGE),
+    ("sold out: ", sold_out::SMALL, sold_out::LARGE),
     ("failover: ", failover::SMALL, failover::LARGE),
     ("mixed: ", mixed::SMALL, mixed::LARGE),
 ];
