@@ -235,6 +235,8 @@ pub enum Bug {
     OldMasterAnswers,
     /// The keeper accepts a gate that is above MySQL's epoch, or of a history that MySQL has lost.
     GateAboveAccepted,
+    /// The first raise at another server of MySQL is as high as any other.
+    RaiseWithoutLeap,
     /// `begin.lua`, `load.lua` and `open.lua` compare the epoch, but not the server that gave it.
     ServersShareAnEpoch,
     /// The keeper does not compare the landings that the gate knows with MySQL's rows.

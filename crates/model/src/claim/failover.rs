@@ -83,10 +83,8 @@ impl Protocol {
             next.push((step(who, "(this is what its replica has)"), after));
             return;
         };
-        if replica != state.truth {
-            self.promote(&mut after, replica);
-            next.push((step(who, "its replica becomes the primary"), after));
-        }
+        self.promote(&mut after, replica);
+        next.push((step(who, "its replica becomes the primary"), after));
     }
 
     fn promote(&self, state: &mut State, replica: Truth) {

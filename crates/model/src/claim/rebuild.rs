@@ -13,6 +13,9 @@ use super::{
 };
 use crate::Bug;
 
+/// How far the first epoch of a server is above the last one: more than a lost history can have raised it.
+const LEAP: u8 = 50;
+
 impl Protocol {
     pub(super) fn rebuild(&self, state: &State, which: usize, next: &mut Next) {
         let who = Who::Rebuilder(which);
@@ -69,11 +72,15 @@ impl Protocol {
     }
 
     /// `update template_stock set epoch = greatest(epoch, ?) + 1`, with the gate's epoch. The gate may know a later one
-    /// than MySQL, if its contents are wrong or MySQL has lost its newest transactions.
+    /// than MySQL, if its contents are wrong or MySQL has lost its newest transactions. Admissions of lost epochs may be
+    /// under way although no gate knows them any more, so the first raise at another server leaps above them.
     pub(super) fn raise(&self, state: &mut State, which: usize, history: u8) {
-        let known = if self.has(Bug::EpochNotAboveTheGates) { 0 } else { state.gate.epoch() };
+        let by_one = self.has(Bug::EpochNotAboveTheGates);
+        let known = if by_one { 0 } else { state.gate.epoch() };
         let truth = state.server_mut(history);
-        truth.epoch = truth.epoch.max(known) + 1;
+        let leaps = truth.known_history != history && !by_one && !self.has(Bug::RaiseWithoutLeap);
+        truth.known_history = history;
+        truth.epoch = truth.epoch.max(known) + 1 + if leaps { LEAP } else { 0 };
         let truth = *truth;
         if history == state.truth.history {
             self.check_raised(state);

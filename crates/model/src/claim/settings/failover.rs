@@ -20,6 +20,7 @@ const HELD: Bounds = Bounds { rebuilders: 1, ..Bounds::HELD };
 pub const SMALL: &[Configuration] = &[
     ("two users, a rebuild", DIRECT.attempts(TWO).failovers(1).rebuilds(1)),
     ("the same key twice, a rebuild", DIRECT.attempts(&[ONE, ONE]).failovers(1).rebuilds(1)),
+    ("Redis forgets, a user, two rebuilds", DIRECT.failovers(1).losses(1).rebuilds(2)),
     ("two primaries, two users", DIRECT.attempts(TWO).two_primaries()),
     ("two primaries, a user, two rebuilders", DIRECT.two_primaries().rebuilders(2).rebuilds(2)),
     ("queued: two users, a rebuild", Bounds::QUEUED.attempts(TWO).failovers(1).rebuilds(1)),
@@ -40,6 +41,10 @@ pub const SMALL: &[Configuration] = &[
 /// Bounds that a soak explores.
 pub const LARGE: &[Configuration] = &[
     (
+        "Redis forgets, two users, two rebuilds",
+        DIRECT.attempts(TWO).failovers(1).losses(1).rebuilds(2),
+    ),
+    (
         "two primaries, three claims, two rebuilders",
         DIRECT.attempts(&[ONE, ONE, OTHER]).two_primaries().rebuilders(2).rebuilds(2),
     ),
@@ -53,8 +58,9 @@ pub const LARGE: &[Configuration] = &[
 pub const PLANTED: &[Planted] = &[
     (EpochNotAboveTheGates, LostHistoryIsNotValid, DIRECT.failovers(1).rebuilds(2)),
     (GateAboveAccepted, FinalAnswerInTheEnd, DIRECT.failovers(1).rebuilds(1)),
-    (ServersShareAnEpoch, GateAccountsForStock, DIRECT.two_primaries().rebuilders(2).rebuilds(2)),
-    (LostLandingAccepted, QuietGateIsMySqls, DIRECT.two_primaries().rebuilders(2).rebuilds(2)),
+    (RaiseWithoutLeap, GateAccountsForNumbers, DIRECT.failovers(1).losses(1).rebuilds(2)),
+    (ServersShareAnEpoch, GateAccountsForStock, DIRECT.two_primaries().rebuilders(2).rebuilds(3)),
+    (LostLandingAccepted, QuietGateIsMySqls, DIRECT.two_primaries().rebuilders(2).rebuilds(3)),
     (OldMasterAnswers, AcceptedLands, Bounds::QUEUED.rewinds(1).rebuilds(1)),
     (HigherQueuedEpochTooLate, AcceptedLands, Bounds::QUEUED.failovers(1).rebuilds(1)),
 ];

@@ -26,6 +26,8 @@ pub type Movement = gate::Movement<USERS_MAX>;
 pub struct Truth {
     /// The server's identity: how many failovers there were.
     pub history: u8,
+    /// `primary_server`: the identity under which the last epoch was given.
+    pub known_history: u8,
     /// `template_stock.total`
     pub total: i16,
     /// `template_stock.stock`
@@ -84,6 +86,7 @@ impl Truth {
     pub(super) fn new(total: i16, mode: ClaimMode) -> Self {
         Self {
             history: 0,
+            known_history: 0,
             total,
             stock: total,
             epoch: 1,
