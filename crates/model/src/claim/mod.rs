@@ -258,6 +258,16 @@ impl Protocol {
     }
 }
 
+/// The death of a process, if one may die; `forget` ends its work.
+fn dies(state: &State, who: Who, next: &mut Next, forget: impl FnOnce(&mut State)) {
+    if state.left.crashes > 0 {
+        let mut dead = *state;
+        dead.left.crashes -= 1;
+        forget(&mut dead);
+        next.push((step(who, "dies"), dead));
+    }
+}
+
 fn step(who: Who, what: &'static str) -> Step {
     Step { who, what }
 }

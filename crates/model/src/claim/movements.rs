@@ -1,7 +1,7 @@
 //! The delivery of movements to the gate: by the process that made them, by the consumer of their topic, and by the
 //! keeper.
 
-use super::{LateKind, Next, Promise, Protocol, State, Who, state::Packet, step};
+use super::{LateKind, Next, Promise, Protocol, State, Who, dies, state::Packet, step};
 use crate::{Bug, gate::Moved};
 
 impl Protocol {
@@ -75,11 +75,9 @@ impl Protocol {
             }
             next.push((step(who, "move.lua; its offset is stored"), after));
         }
-        if state.consumed > 0 && state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            died.consumed = 0;
-            next.push((step(who, "dies; its offsets are lost"), died));
+        if state.consumed > 0 {
+            // With its offsets.
+            dies(state, who, next, |dead| dead.consumed = 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The operator's changes: first in MySQL, then at once in the gate.
 
 use super::{
-    Change, LateKind, Next, Protocol, State, Who,
+    Change, LateKind, Next, Protocol, State, Who, dies,
     state::{Packet, Tell},
     step,
     truth::{Movement, Transaction},
@@ -76,12 +76,9 @@ impl Protocol {
         let who = Who::Operator;
         let mut after = *state;
         after.operator.tell = Tell::Nothing;
-        if state.left.crashes > 0 {
-            let mut died = after;
-            died.left.crashes -= 1;
-            died.operator.send_lost |= state.operator.tell == Tell::State;
-            next.push((step(who, "dies before it updates the gate"), died));
-        }
+        dies(&after, who, next, |dead| {
+            dead.operator.send_lost |= state.operator.tell == Tell::State;
+        });
         match state.operator.tell {
             Tell::Movement(seq) if seq <= state.truth.movement => {
                 self.tell(state, after, who, seq, next);

@@ -7,7 +7,7 @@
 use coupon::TemplateState;
 
 use super::{
-    NOW, Next, Protocol, State, Who, is_next,
+    NOW, Next, Protocol, State, Who, dies, is_next,
     state::{RebuildStep, Rebuilder},
     step,
 };
@@ -26,12 +26,13 @@ impl Protocol {
             return;
         }
         let mut after = *state;
-        let Some(what) = self.rebuild_next(&mut after, which) else {
-            self.rebuilder_dies(state, which, next);
-            return;
-        };
-        next.push((step(who, what), after));
-        self.rebuilder_dies(state, which, next);
+        if let Some(what) = self.rebuild_next(&mut after, which) {
+            next.push((step(who, what), after));
+        }
+        dies(state, who, next, |dead| {
+            dead.rebuilders[which] = idle;
+            dead.operator.send_lost |= rebuilder.next == RebuildStep::CatchUp;
+        });
     }
 
     fn begin_rebuild(&self, state: &State, which: usize, next: &mut Next) {
@@ -59,16 +60,6 @@ impl Protocol {
             next.push((step(Who::Rebuilder(which), "raises the old primary's epoch"), at_old));
         }
         next.push((step(Who::Rebuilder(which), what), after));
-    }
-
-    fn rebuilder_dies(&self, state: &State, which: usize, next: &mut Next) {
-        if state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            died.rebuilders[which] = Rebuilder::default();
-            died.operator.send_lost |= state.rebuilders[which].next == RebuildStep::CatchUp;
-            next.push((step(Who::Rebuilder(which), "dies"), died));
-        }
     }
 
     /// `update template_stock set epoch = greatest(epoch, ?) + 1`, with the gate's epoch. The gate may know a later one

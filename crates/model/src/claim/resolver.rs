@@ -2,7 +2,7 @@
 //! is 0 here.
 
 use super::{
-    LateKind, Next, Protocol, State, Who, is_next,
+    LateKind, Next, Protocol, State, Who, dies, is_next,
     state::{Packet, Resolver},
     step,
     truth::{Fence, Row},
@@ -101,10 +101,8 @@ impl Protocol {
                 }
             }
         }
-        if resolver != Resolver::Idle && state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            push("dies", Resolver::Idle, died);
+        if resolver != Resolver::Idle {
+            dies(state, who, next, |dead| dead.resolvers[which] = Resolver::Idle);
         }
     }
 

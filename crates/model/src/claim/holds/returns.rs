@@ -4,7 +4,7 @@ use coupon::CouponStatus;
 
 use super::{
     super::{
-        Next, Promise, Protocol, State, Who, is_next, step,
+        Next, Promise, Protocol, State, Who, dies, is_next, step,
         truth::{Return, Row, Set},
     },
     bounds::{Cancel as Request, Part},
@@ -48,12 +48,7 @@ impl Protocol {
             let what = self.lapse_chunk(&mut after, which);
             next.push((step(who, what), after));
         }
-        if state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            died.holds.lapsers[which] = Set::default();
-            next.push((step(who, "dies"), died));
-        }
+        dies(state, who, next, |dead| dead.holds.lapsers[which] = Set::default());
     }
 
     fn lapse_chunk(&self, state: &mut State, which: usize) -> &'static str {
@@ -114,12 +109,7 @@ impl Protocol {
             Cancel::Read(_) | Cancel::Tell(_) => {}
             Cancel::Done => return,
         }
-        if state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            died.holds.cancels[which] = Cancel::Done;
-            next.push((step(who, "dies"), died));
-        }
+        dies(state, who, next, |dead| dead.holds.cancels[which] = Cancel::Done);
     }
 
     fn cancel_read(&self, state: &mut State, which: usize, read: Set) -> &'static str {

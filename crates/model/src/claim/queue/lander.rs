@@ -4,7 +4,7 @@ use coupon::{Decision, LandingMode};
 
 use super::{
     super::{
-        Next, Promise, Protocol, State, Who, is_next, step,
+        Next, Promise, Protocol, State, Who, dies, is_next, step,
         truth::{Landing, Reason},
     },
     state::Lander,
@@ -40,11 +40,8 @@ impl Protocol {
             deaf.queue.landers[which] = Lander::Commit(at);
             next.push((step(who, "the gate does not answer; goes on without it"), deaf));
         }
-        if state.left.crashes > 0 && lander != Lander::Idle {
-            let mut dead = *state;
-            dead.left.crashes -= 1;
-            dead.queue.landers[which] = Lander::Idle;
-            next.push((step(who, "dies"), dead));
+        if lander != Lander::Idle {
+            dies(state, who, next, |dead| dead.queue.landers[which] = Lander::Idle);
         }
     }
 

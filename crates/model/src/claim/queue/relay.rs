@@ -4,7 +4,7 @@
 use coupon::AcceptAfter;
 
 use super::{
-    super::{Next, Protocol, State, Who, is_next, state::BoundGate, step, truth::Reason},
+    super::{Next, Protocol, State, Who, dies, is_next, state::BoundGate, step, truth::Reason},
     state::{Relay, bit},
 };
 use crate::{Bug, gate::OutboxEntry};
@@ -29,12 +29,7 @@ impl Protocol {
                 next.push((step(who, "XACK and XDEL"), trimmed));
             }
         }
-        if state.left.crashes > 0 {
-            let mut dead = *state;
-            dead.left.crashes -= 1;
-            dead.queue.relays[which] = Relay::Idle;
-            next.push((step(who, "dies"), dead));
-        }
+        dies(state, who, next, |dead| dead.queue.relays[which] = Relay::Idle);
     }
 
     fn relay_entry(

@@ -1,5 +1,8 @@
 //! The bounds to explore, and the planted mistakes with the smallest known bounds in which each is found.
 
+#[macro_use]
+mod tables;
+
 pub mod direct;
 pub mod direct_planted;
 pub mod failover;
@@ -8,7 +11,6 @@ pub mod held_planted;
 pub mod mixed;
 pub mod queued;
 pub mod queued_planted;
-mod setters;
 pub mod sold_out;
 
 use super::{Bounds, Promise};

@@ -7,7 +7,7 @@ mod land;
 mod look;
 
 use super::{
-    Next, Protocol, State, Step, Who,
+    Next, Protocol, State, Step, Who, dies,
     state::{At, Walk},
     step,
 };
@@ -63,11 +63,8 @@ impl Protocol {
             At::HeldBack => self.answer_held_back(state, id, next),
             At::Answered | At::Refused | At::Done => {}
         }
-        if walk.is_under_way() && state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            died.end(id, At::Done);
-            next.push((claim(id, "its process dies"), died));
+        if walk.is_under_way() {
+            dies(state, Who::Claim(id), next, |dead| dead.end(id, At::Done));
         }
     }
 

@@ -1,8 +1,20 @@
-//! One setter for each field of the bounds, so that a configuration fits on a line.
+//! How the tables of bounds are written: one setter for each field, so that a configuration fits on a line.
 
 use coupon::{AcceptAfter, ClaimMode};
 
 use super::super::bounds::{Attempt, Bounds, Cancel, Change, LateKind, Payment};
+
+/// Bounds with their names.
+macro_rules! configurations {
+    ($($name:literal => $bounds:expr;)*) => { &[$(($name, $bounds)),*] };
+}
+
+/// Mistakes, each with the promise that it breaks and the bounds in which it does.
+macro_rules! planted {
+    ($($bug:ident: $promise:ident => $bounds:expr;)*) => {
+        &[$((Bug::$bug, Promise::$promise, $bounds)),*]
+    };
+}
 
 macro_rules! setters {
     ({ $($field:ident: $type:ty,)* } { $($left:ident)* }) => {
