@@ -5,7 +5,7 @@
 use coupon::{Open, TemplateState};
 
 use super::super::{
-    Promise, Protocol, State,
+    Attempt, Promise, Protocol, State,
     bounds::{IDS, Left, MESSAGES_MAX, SPARE},
     make_visible,
     queue::state::Outcome,
@@ -172,7 +172,7 @@ impl Protocol {
 
     fn is_refused_truly(&self, state: &State) -> bool {
         let truth = &state.truth;
-        let super::super::Attempt { user, quantity, .. } = self.spare;
+        let Attempt { user, quantity, .. } = self.spare;
         let taken = truth.taken(self.claims(), user).count();
         let over = self.bounds.limit > 0 && taken + quantity > self.bounds.limit;
         let allowed = self.bounds.lapses_allowed;

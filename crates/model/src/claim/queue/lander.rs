@@ -83,7 +83,7 @@ impl Protocol {
             }
             Lander::Fence(at, message) => {
                 // Locks the stock row too, so a client that was told "lost" never gets another outcome.
-                let current = state.truth.queued_epoch == message.epoch;
+                let current = message.epoch >= state.truth.queued_epoch;
                 if current || self.has(Bug::FenceWithoutEpoch) {
                     state.truth.fence(self.claims(), message.id, self.bounds.bug);
                     (Lander::Release(at, message), "its fence stands beside the key's answer")

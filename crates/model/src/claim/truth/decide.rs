@@ -6,7 +6,7 @@ use coupon::{
     PayloadHash, RequestId, StockRow, TemplateId, UserId, decide,
 };
 
-use super::{Claims, Truth};
+use super::{Claims, Reason, Truth};
 use crate::{
     Bug,
     claim::{
@@ -62,14 +62,14 @@ impl Truth {
         claims: Claims,
         bounds: &Bounds,
         id: u8,
-        reason: super::Reason,
+        reason: Reason,
     ) -> bool {
         let Attempt { user, quantity, .. } = claims.of(id);
         match reason {
-            super::Reason::Short => self.stock < i16::from(quantity),
-            super::Reason::Limit => self.taken(claims, user).count() + quantity > bounds.limit,
-            super::Reason::NotOpen => self.open == Open::Nothing,
-            super::Reason::Failed => true,
+            Reason::Short => self.stock < i16::from(quantity),
+            Reason::Limit => self.taken(claims, user).count() + quantity > bounds.limit,
+            Reason::NotOpen => self.open == Open::Nothing,
+            Reason::Failed => true,
         }
     }
 }

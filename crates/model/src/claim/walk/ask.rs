@@ -5,7 +5,7 @@ use coupon::{ClaimMode, Open, TemplateState};
 use super::{
     super::{
         LateKind, NOW, Next, Promise, Protocol, State,
-        bounds::IDS,
+        bounds::{IDS, SPARE},
         queue::state::bit,
         state::{At, Packet, Walk},
     },
@@ -160,7 +160,7 @@ impl Protocol {
     }
 
     fn is_probe(&self, id: u8) -> bool {
-        usize::from(id) == super::super::SPARE
+        usize::from(id) == SPARE
     }
 
     /// A gate that contains a movement refuses every user that the movement bans.

@@ -4,7 +4,7 @@ use coupon::{Open, TemplateState};
 
 use super::{
     super::{
-        LateKind, Next, Promise, Protocol, State,
+        LateKind, Next, Promise, Protocol, SPARE, State,
         queue::state::{Outcome, bit},
         state::{At, Ending, Packet, Walk},
         truth::Fence,
@@ -62,7 +62,7 @@ impl Protocol {
     }
 
     pub(super) fn answer_held_back(&self, state: &State, id: u8, next: &mut Next) {
-        if state.walk(id).wait == 0 || usize::from(id) == super::super::SPARE {
+        if state.walk(id).wait == 0 || usize::from(id) == SPARE {
             let mut after = *state;
             after.end(id, At::Answered);
             next.push((claim(id, "no api refuses its user any more: is answered"), after));
