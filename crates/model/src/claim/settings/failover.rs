@@ -33,8 +33,8 @@ pub const SMALL: &[Configuration] = configurations! {
 /// Bounds that a soak explores.
 pub const LARGE: &[Configuration] = configurations! {
     "Redis forgets, two users, two rebuilds" => DIRECT.attempts(TWO).failovers(1).losses(1).rebuilds(2);
-    "two primaries, three claims, two rebuilders" =>
-        DIRECT.attempts(&[ONE, ONE, OTHER]).two_primaries().rebuilders(2).rebuilds(2);
+    "two primaries, two users, two rebuilders" =>
+        DIRECT.attempts(TWO).two_primaries().rebuilders(2).rebuilds(2);
     "queued: two primaries, three claims, a crash, a rebuild" =>
         Bounds::QUEUED.attempts(&[ONE, ONE, OTHER]).two_primaries().crashes(1).rebuilds(1);
 };
