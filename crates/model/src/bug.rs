@@ -89,6 +89,8 @@ pub enum Bug {
     NoTombstone,
     /// `view/complete.lua` does not compare the nonce.
     CompleteWithoutNonce,
+    /// After a failover of MySQL that lost a raise, the same generation is given again.
+    GenerationGivenTwice,
     /// The consumer skips a loading view.
     LoadingSkipped,
     /// The lander commits its offset before its transaction.
@@ -177,10 +179,6 @@ pub enum Bug {
     ReturnedUsersNotLoaded,
     /// A rebuild of a template without a limit loads no users.
     LapsedUsersNotLoaded,
-    /// `move.lua` does not compare the number of a return.
-    ReturnAppliedTwice,
-    /// `move.lua` applies a return although an earlier movement is missing.
-    ReturnGapIgnored,
     /// `move.lua` frees the numbers of a movement that the gate already contains.
     NumbersFreedAgain,
     /// `move.lua` also removes the request whose number it frees.
@@ -215,14 +213,10 @@ pub enum Bug {
     RereadProvesNumberTaken,
     /// The unique key covers the numbers of returned coupons too.
     UniqueOverReturned,
-    /// The keeper ignores the movements between its two reads.
-    KeeperIgnoresReturns,
     /// The audit for stock that a gate lacks ignores the movements between its two reads.
     AuditIgnoresReturns,
     /// The keeper judges a gate that contains a movement which MySQL does not show yet.
     KeeperJudgesTheUnseen,
-    /// The keeper does not apply movements that the gate lacks.
-    KeeperLeavesMovements,
     /// A lift is sent to the gate without a movement's number.
     LiftWithoutSeq,
     /// An api refuses from memory after a scan, without comparing the number of users with the gate's.
@@ -235,6 +229,20 @@ pub enum Bug {
     LookWithoutRun,
     /// A claim is answered 201 while another api may still refuse its user from memory.
     AnswerBeforeRefusalsEnd,
+    /// A stored answer that is found after a refusal is given while another api may still refuse its user from memory.
+    StoredAnswerBeforeRefusalsEnd,
+    /// A master of the gate still answers after its replica was promoted: Redis without `min-replicas-to-write`.
+    OldMasterAnswers,
+    /// The keeper accepts a gate that is above MySQL's epoch, or of a history that MySQL has lost.
+    GateAboveAccepted,
+    /// The first raise at another server of MySQL is as high as any other.
+    RaiseWithoutLeap,
+    /// `begin.lua`, `load.lua` and `open.lua` compare the epoch, but not the server that gave it.
+    ServersShareAnEpoch,
+    /// The keeper does not compare the landings that the gate knows with MySQL's rows.
+    LostLandingAccepted,
+    /// A queued claim of a higher epoch than MySQL's is called too late, though MySQL may have lost the raise.
+    HigherQueuedEpochTooLate,
     /// `open.lua` does not note that apis may still refuse because of looks at the gate before it.
     RebuildNotesNothing,
     /// A process makes ids under a number without waiting until its clock has passed the last id of the one before.

@@ -1,11 +1,22 @@
 //! A short inline list. States are copied and hashed by the million, so they own no heap memory.
 
+use std::hash::{Hash, Hasher};
+
 /// At most `N` items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Few<T, const N: usize> {
     /// Items beyond `count` are defaults, so that equal lists have equal bytes.
     items: [T; N],
     count: u8,
+}
+
+impl<T: Hash, const N: usize> Hash for Few<T, N> {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.count.hash(hasher);
+        for item in &self.items[..usize::from(self.count)] {
+            item.hash(hasher);
+        }
+    }
 }
 
 impl<T: Copy + Default, const N: usize> Default for Few<T, N> {

@@ -82,50 +82,86 @@ pub fn explore<M: Model>(
     let first = model.initial();
     let mut seen = Seen::default();
     seen.insert(fingerprint(&first), 0);
-    let mut frontier = vec![first];
-    let mut next = Vec::new();
+    let mut frontier = Frontier::default();
+    frontier.push(first);
     let mut steps = Vec::new();
     let mut explored = Explored { states: 1, steps: 0, depth: 0, bytes: 0, end: End::Holds };
     if let Some(promise) = model.broken(&first) {
         explored.end = End::Broken { promise, trace: format!("{first}\n") };
         return explored;
     }
-    while !frontier.is_empty() {
-        for state in &frontier {
-            let from = fingerprint(state);
-            model.steps(state, &mut steps);
-            explored.steps += steps.len() as u64;
-            for (_, state) in steps.drain(..) {
-                let print = fingerprint(&state);
-                let Entry::Vacant(vacant) = seen.entry(print) else { continue };
-                vacant.insert(from);
-                explored.states += 1;
-                if let Some(promise) = model.broken(&state) {
-                    explored.depth += 1;
-                    explored.end = End::Broken { promise, trace: trace(model, &seen, print) };
-                    return explored;
+    while frontier.states > 0 {
+        let mut next = Frontier::default();
+        // Each chunk is freed once its states are visited.
+        while let Some(chunk) = frontier.chunks.pop() {
+            for state in &chunk {
+                let from = fingerprint(state);
+                model.steps(state, &mut steps);
+                explored.steps += steps.len() as u64;
+                for (_, state) in steps.drain(..) {
+                    let print = fingerprint(&state);
+                    let Entry::Vacant(vacant) = seen.entry(print) else { continue };
+                    vacant.insert(from);
+                    explored.states += 1;
+                    if let Some(promise) = model.broken(&state) {
+                        explored.depth += 1;
+                        explored.end = End::Broken { promise, trace: trace(model, &seen, print) };
+                        return explored;
+                    }
+                    next.push(state);
                 }
-                next.push(state);
+            }
+            let listed = frontier.bytes() + next.bytes();
+            explored.bytes = explored.bytes.max(bytes_of(&seen) + listed);
+            if explored.bytes > bytes_max {
+                explored.end = End::TooLarge;
+                return explored;
             }
         }
-        std::mem::swap(&mut frontier, &mut next);
-        next.clear();
-        explored.depth += usize::from(!frontier.is_empty());
-        let bytes = bytes_of::<M>(&seen, &[&frontier, &next]);
-        explored.bytes = explored.bytes.max(bytes);
-        if bytes > bytes_max {
-            explored.end = End::TooLarge;
-            return explored;
-        }
-        progress(explored.states, frontier.len());
+        frontier = next;
+        explored.depth += usize::from(frontier.states > 0);
+        progress(explored.states, frontier.states);
     }
     explored
 }
 
-/// Estimates the memory: the table adds one control byte to each pair.
-fn bytes_of<M: Model>(seen: &Seen, lists: &[&Vec<M::State>]) -> usize {
-    let listed: usize = lists.iter().map(|list| list.capacity()).sum();
-    seen.capacity() * (size_of::<(u64, u64)>() + 1) + listed * size_of::<M::State>()
+/// Most states of a chunk.
+const CHUNK: usize = 4096;
+
+/// The states of one depth, in chunks, so that a list need not grow by copying.
+struct Frontier<S> {
+    chunks: Vec<Vec<S>>,
+    states: usize,
+}
+
+impl<S> Default for Frontier<S> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), states: 0 }
+    }
+}
+
+impl<S> Frontier<S> {
+    fn push(&mut self, state: S) {
+        self.states += 1;
+        match self.chunks.last_mut().filter(|chunk| chunk.len() < CHUNK) {
+            Some(chunk) => chunk.push(state),
+            None => {
+                let mut chunk = Vec::with_capacity(CHUNK.min(self.states));
+                chunk.push(state);
+                self.chunks.push(chunk);
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let capacity: usize = self.chunks.iter().map(Vec::capacity).sum();
+        capacity * size_of::<S>()
+    }
+}
+
+/// Estimates the memory of the table, which adds one control byte to each pair.
+fn bytes_of(seen: &Seen) -> usize {
+    seen.capacity() * (size_of::<(u64, u64)>() + 1)
 }
 
 /// Runs the steps from the first state to the one with this fingerprint again.
@@ -157,54 +193,87 @@ fn fingerprint<S: Hash>(state: &S) -> u64 {
     hasher.finish().max(1)
 }
 
-/// One multiplication and one shift per word: states consist of few small words.
+/// Collects the fields of a state, which are small numbers, in words of eight bytes. Takes one multiplication and one
+/// shift per word.
 #[derive(Clone, Copy)]
-struct Fingerprint(u64);
+struct Fingerprint {
+    mixed: u64,
+    word: u64,
+    /// Bits of `word` that are filled.
+    filled: u32,
+}
 
 impl Default for Fingerprint {
     fn default() -> Self {
-        Self(0x9e37_79b9_7f4a_7c15)
+        Self { mixed: 0x9e37_79b9_7f4a_7c15, word: 0, filled: 0 }
     }
 }
 
 impl Fingerprint {
+    #[inline]
     fn mix(&mut self, word: u64) {
-        let mixed = (self.0 ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        self.0 = mixed ^ (mixed >> 32);
+        let mixed = (self.mixed ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.mixed = mixed ^ (mixed >> 32);
+    }
+
+    #[inline]
+    fn push(&mut self, value: u64, bits: u32) {
+        if self.filled + bits > u64::BITS {
+            self.mix(self.word);
+            self.word = 0;
+            self.filled = 0;
+        }
+        self.word |= value << self.filled;
+        self.filled += bits;
     }
 }
 
 impl Hasher for Fingerprint {
+    #[inline]
     fn finish(&self) -> u64 {
-        let mixed = (self.0 ^ (self.0 >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        let mut last = *self;
+        last.mix(self.word);
+        let mixed = (last.mixed ^ (last.mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
         mixed ^ (mixed >> 33)
     }
 
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.mix(u64::from_le_bytes(word));
+        for byte in bytes {
+            self.push((*byte).into(), u8::BITS);
         }
     }
 
-    fn write_u8(&mut self, word: u8) {
-        self.mix(word.into());
+    #[inline]
+    fn write_u8(&mut self, value: u8) {
+        self.push(value.into(), u8::BITS);
     }
 
-    fn write_i16(&mut self, word: i16) {
-        self.mix(u64::from(word.cast_unsigned()));
+    #[inline]
+    fn write_i16(&mut self, value: i16) {
+        self.push(value.cast_unsigned().into(), u16::BITS);
     }
 
-    fn write_isize(&mut self, word: isize) {
-        self.mix(word as u64);
+    #[inline]
+    fn write_u16(&mut self, value: u16) {
+        self.push(value.into(), u16::BITS);
     }
 
-    fn write_u64(&mut self, word: u64) {
-        self.mix(word);
+    /// The variant of an enumeration.
+    #[inline]
+    fn write_isize(&mut self, variant: isize) {
+        self.push(variant as u64 & 0xff, u8::BITS);
     }
 
-    fn write_usize(&mut self, word: usize) {
-        self.mix(word as u64);
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        self.push(value & 0xffff_ffff, u32::BITS);
+        self.push(value >> 32, u32::BITS);
+    }
+
+    /// The length of a list.
+    #[inline]
+    fn write_usize(&mut self, length: usize) {
+        self.write_u64(length as u64);
     }
 }

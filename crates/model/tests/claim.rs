@@ -1,20 +1,21 @@
-//! Tests of the claim protocol.
+//! Tests of direct claims.
 
 use model::{
     Bug,
-    claim::{Bounds, Protocol, configurations, planted::PLANTED},
+    claim::settings::{
+        direct::{self as configurations, SMALL},
+        direct_planted::PLANTED,
+    },
 };
 
-use crate::searched::{assert_caught, assert_configuration_holds};
+use crate::searched::{assert_bounds_hold, assert_claims_caught};
 
 fn holds(name: &str) {
-    assert_configuration_holds(name, configurations::SMALL, Protocol::new);
+    assert_bounds_hold(name, SMALL);
 }
 
 fn is_caught(bug: Bug) {
-    let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let mistaken = Protocol::new(Bounds { bug: Some(bug), ..*bounds });
-    assert_caught(bug, *promise, &mistaken, &Protocol::new(*bounds));
+    assert_claims_caught(bug, PLANTED);
 }
 
 holds! {

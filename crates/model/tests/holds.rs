@@ -2,19 +2,20 @@
 
 use model::{
     Bug,
-    holds::{Bounds, Protocol, configurations, planted::PLANTED},
+    claim::settings::{
+        held::{self as configurations, SMALL},
+        held_planted::PLANTED,
+    },
 };
 
-use crate::searched::{assert_caught, assert_configuration_holds};
+use crate::searched::{assert_bounds_hold, assert_claims_caught};
 
 fn holds(name: &str) {
-    assert_configuration_holds(name, configurations::SMALL, Protocol::new);
+    assert_bounds_hold(name, SMALL);
 }
 
 fn is_caught(bug: Bug) {
-    let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let mistaken = Protocol::new(Bounds { bug: Some(bug), ..*bounds });
-    assert_caught(bug, *promise, &mistaken, &Protocol::new(*bounds));
+    assert_claims_caught(bug, PLANTED);
 }
 
 holds! {
@@ -50,8 +51,8 @@ is_caught! {
     lapses_counted_again_is_caught: LapsesCountedAgain
     a_rebuild_without_users_whose_coupons_came_back_is_caught: ReturnedUsersNotLoaded
     a_limitless_rebuild_without_users_who_lapsed_is_caught: LapsedUsersNotLoaded
-    a_return_applied_twice_is_caught: ReturnAppliedTwice
-    a_gap_before_a_return_ignored_is_caught: ReturnGapIgnored
+    a_return_applied_twice_is_caught: MovementTwice
+    a_gap_before_a_return_ignored_is_caught: MovementGapIgnored
     numbers_freed_again_by_an_old_movement_is_caught: NumbersFreedAgain
     a_return_that_removes_the_request_is_caught: ReturnRemovesRequest
     lapses_of_a_user_without_an_entry_is_caught: LapsesNeedAnEntry
@@ -69,9 +70,9 @@ is_caught! {
     a_payment_taken_in_part_is_caught: PaymentInPart
     a_reread_that_proves_a_number_taken_is_caught: RereadProvesNumberTaken
     a_unique_key_over_returned_numbers_is_caught: UniqueOverReturned
-    a_keeper_that_ignores_returns_between_its_reads_is_caught: KeeperIgnoresReturns
+    a_keeper_that_ignores_returns_between_its_reads_is_caught: KeeperIgnoresMovementsInStock
     an_audit_that_ignores_returns_between_its_reads_is_caught: AuditIgnoresReturns
     a_keeper_that_judges_what_it_cannot_see_is_caught: KeeperJudgesTheUnseen
-    a_keeper_that_leaves_movements_is_caught: KeeperLeavesMovements
+    a_keeper_that_leaves_movements_is_caught: KeeperIgnoresMovement
     a_lift_without_a_number_is_caught: LiftWithoutSeq
 }

@@ -36,7 +36,9 @@ macro_rules! holds {
 }
 
 mod claim;
+mod failover;
 mod holds;
+mod mixed;
 mod queued;
 mod searched;
 mod sold_out;

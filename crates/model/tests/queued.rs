@@ -2,19 +2,20 @@
 
 use model::{
     Bug,
-    queued::{Bounds, Protocol, configurations, planted::PLANTED},
+    claim::settings::{
+        queued::{self as configurations, SMALL},
+        queued_planted::PLANTED,
+    },
 };
 
-use crate::searched::{assert_caught, assert_configuration_holds};
+use crate::searched::{assert_bounds_hold, assert_claims_caught};
 
 fn holds(name: &str) {
-    assert_configuration_holds(name, configurations::SMALL, Protocol::new);
+    assert_bounds_hold(name, SMALL);
 }
 
 fn is_caught(bug: Bug) {
-    let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let mistaken = Protocol::new(Bounds { bug: Some(bug), ..*bounds });
-    assert_caught(bug, *promise, &mistaken, &Protocol::new(*bounds));
+    assert_claims_caught(bug, PLANTED);
 }
 
 holds! {

@@ -2,6 +2,10 @@
 
 use model::{
     Bug,
+    claim::{
+        Bounds, Protocol,
+        settings::{Configuration, Planted},
+    },
     search::{End, Explored, Model, explore},
 };
 
@@ -21,15 +25,19 @@ pub(crate) fn assert_holds<M: Model>(what: &str, model: &M) {
     }
 }
 
-/// Asserts that every state of a configuration keeps the promises.
-pub(crate) fn assert_configuration_holds<B: Copy, M: Model>(
-    name: &str,
-    configurations: &[(&str, B)],
-    model: impl Fn(B) -> M,
-) {
+/// Asserts that every state of a configuration of claims keeps the promises.
+pub(crate) fn assert_bounds_hold(name: &str, configurations: &[Configuration]) {
     let found = configurations.iter().find(|(found, _)| *found == name);
     let (_, bounds) = found.unwrap_or_else(|| panic!("there is no configuration {name:?}"));
-    assert_holds(name, &model(*bounds));
+    assert_holds(name, &Protocol::new(*bounds));
+}
+
+/// Asserts that a mistake breaks its promise within the bounds planted for it, and that without it they hold.
+pub(crate) fn assert_claims_caught(bug: Bug, planted: &[Planted]) {
+    let found = planted.iter().find(|(planted, ..)| *planted == bug);
+    let (_, promise, bounds) = found.unwrap_or_else(|| panic!("{bug:?} is not planted"));
+    let mistaken = Protocol::new(Bounds { bug: Some(bug), ..*bounds });
+    assert_caught(bug, *promise, &mistaken, &Protocol::new(*bounds));
 }
 
 /// Asserts that a mistake breaks its promise, and that without it the same bounds hold.

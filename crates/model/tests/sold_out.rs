@@ -2,22 +2,20 @@
 
 use model::{
     Bug,
-    sold_out::{Bounds, PLANTED, SMALL, SoldOut},
+    claim::settings::sold_out::{PLANTED, SMALL},
 };
 
-use crate::searched::{assert_caught, assert_holds};
+use crate::searched::{assert_bounds_hold, assert_claims_caught};
 
 #[test]
 fn refusals_from_memory_keep_their_promises_in_every_small_configuration() {
-    for (name, bounds) in SMALL {
-        assert_holds(name, &SoldOut::new(*bounds));
+    for (name, _) in SMALL {
+        assert_bounds_hold(name, SMALL);
     }
 }
 
 fn is_caught(bug: Bug) {
-    let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let mistaken = SoldOut::new(Bounds { bug: Some(bug), ..*bounds });
-    assert_caught(bug, *promise, &mistaken, &SoldOut::new(*bounds));
+    assert_claims_caught(bug, PLANTED);
 }
 
 is_caught! {
@@ -26,5 +24,6 @@ is_caught! {
     a_look_that_does_not_compare_the_epoch_is_caught: LookWithoutEpoch
     a_look_that_does_not_compare_the_run_is_caught: LookWithoutRun
     an_answer_before_the_end_of_refusals_is_caught: AnswerBeforeRefusalsEnd
+    a_stored_answer_before_the_end_of_refusals_is_caught: StoredAnswerBeforeRefusalsEnd
     a_rebuild_that_notes_nothing_is_caught: RebuildNotesNothing
 }

@@ -29,4 +29,5 @@ is_caught! {
     a_missing_tombstone_is_caught: NoTombstone
     a_completion_without_nonce_is_caught: CompleteWithoutNonce
     a_consumer_that_skips_a_loading_view_is_caught: LoadingSkipped
+    a_generation_given_twice_is_caught: GenerationGivenTwice
 }

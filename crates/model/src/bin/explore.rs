@@ -6,10 +6,8 @@ use std::{process::ExitCode, time::Instant};
 
 use clap::{Parser, ValueEnum};
 use model::{
-    claim::{Protocol, configurations},
-    holds, queued,
+    claim::{Protocol, settings},
     search::{End, Model, explore},
-    sold_out::{self, SoldOut},
     view::{self, View},
     worker::{self, Worker},
 };
@@ -20,8 +18,7 @@ const MEMORY_GIB: usize = 8;
 /// Progress is printed after each depth that adds this many states.
 const PROGRESS_STATES: usize = 1_000_000;
 
-/// Visits every state of the claim protocol, of queued claims, of holds, of refusals from memory, of the view and of worker
-/// numbers within bounds.
+/// Visits every state of the claim protocol, of the view and of worker numbers within bounds.
 #[derive(Parser)]
 struct Cli {
     /// Which set of bounds to explore.
@@ -44,44 +41,31 @@ enum Size {
     Large,
 }
 
+impl Size {
+    fn of<T>(self, small: T, large: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Large => large,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let (claims, queues, views) = match cli.size {
-        Size::Small => (configurations::SMALL, queued::configurations::SMALL, view::SMALL),
-        Size::Large => (configurations::LARGE, queued::configurations::LARGE, view::LARGE),
-    };
-    let held = match cli.size {
-        Size::Small => holds::configurations::SMALL,
-        Size::Large => holds::configurations::LARGE,
-    };
-    let sold_outs = match cli.size {
-        Size::Small => sold_out::SMALL,
-        Size::Large => sold_out::LARGE,
-    };
-    let workers = match cli.size {
-        Size::Small => worker::SMALL,
-        Size::Large => worker::LARGE,
-    };
     let mut table = Vec::new();
-    for (name, bounds) in claims.iter().filter(|(name, _)| name.contains(&cli.only)) {
-        let limits = format!("{}/{}", bounds.limit, bounds.total);
-        table.push(row(&format!("{name} [{limits}]"), &Protocol::new(*bounds), cli.memory_gib));
-    }
-    for (name, bounds) in queues {
-        let name = format!("queued: {name} [{}/{}]", bounds.limit, bounds.total);
-        if name.contains(&cli.only) {
-            table.push(row(&name, &queued::Protocol::new(*bounds), cli.memory_gib));
+    for (subject, small, large) in settings::ALL {
+        let configurations = cli.size.of(small, large);
+        for (name, bounds) in *configurations {
+            let name = format!("{subject}{name}");
+            if name.contains(&cli.only) {
+                let limits = format!("{}/{}", bounds.limit, bounds.total);
+                let model = Protocol::new(*bounds);
+                table.push(row(&format!("{name} [{limits}]"), &model, cli.memory_gib));
+            }
         }
     }
-    for (name, bounds) in held {
-        let name = format!("holds: {name} [{}/{}]", bounds.limit, bounds.total);
-        if name.contains(&cli.only) {
-            table.push(row(&name, &holds::Protocol::new(*bounds), cli.memory_gib));
-        }
-    }
-    for (name, bounds) in sold_outs.iter().filter(|(name, _)| name.contains(&cli.only)) {
-        table.push(row(&format!("sold out: {name}"), &SoldOut::new(*bounds), cli.memory_gib));
-    }
+    let views = cli.size.of(view::SMALL, view::LARGE);
+    let workers = cli.size.of(worker::SMALL, worker::LARGE);
     for (name, bounds) in views.iter().filter(|(name, _)| name.contains(&cli.only)) {
         table.push(row(&format!("view: {name}"), &View::new(*bounds), cli.memory_gib));
     }

@@ -1,11 +1,14 @@
 //! The keeper: rebuilds a gate that is lost, behind or wrong, repairs its state and movements if an update was lost,
-//! and unloads it once its template has ended.
+//! and unloads it once its template has ended. Its two checks of the stock take the movements between their reads into
+//! account. If they demanded equal movements, neither would judge a template whose holds come back all the time.
 
-use coupon::TemplateState;
+use coupon::{Open, TemplateState};
 
 use super::{
-    NOW, Next, Promise, Protocol, State, Step, Who,
-    state::{Look, RebuildStep},
+    NOW, Next, Promise, Protocol, State, Who,
+    queue::queued_ids,
+    state::{Account, Check},
+    step,
 };
 use crate::{
     Bug,
@@ -13,103 +16,161 @@ use crate::{
 };
 
 impl Protocol {
-    /// The keeper's check of the gate's stock, with its two reads as separate steps, and unloading. The other parts of
-    /// a check only begin a rebuild, and the search begins rebuilds at any time anyway.
-    pub(super) fn look(&self, state: &State, next: &mut Next) {
+    /// The checks of the gate's stock, with their two reads as separate steps, and unloading. The other parts of a check
+    /// only begin a rebuild, and the search begins rebuilds at any time anyway.
+    pub(super) fn check(&self, state: &State, next: &mut Next) {
         let who = Who::Keeper;
         let mut after = *state;
-        after.look = None;
-        if state.truth.state == TemplateState::Ended {
-            let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
-            if after.gate.unload(self.rules(), epoch, NOW) == Unloaded::Gone {
-                next.push((Step { who, what: "unload.lua" }, after));
+        after.check = None;
+        if state.truth.state == TemplateState::Ended && !state.truth.ever_queued {
+            if after.gate.unload(self.rules(), state.gate.epoch(), NOW) == Unloaded::Gone {
+                next.push((step(who, "unload.lua"), after));
             }
             return;
         }
-        if let Some(look) = state.look {
-            if state.gate.meta.is_some_and(|meta| self.promises_too_much(&meta, &look)) {
-                self.find_drift(&mut after);
+        let epoch = state.gate.epoch();
+        match state.check {
+            Some(Check::Stock(before)) => {
+                if self.holds_too_much(state, &before) {
+                    after.wrong = after.wrong.max(epoch);
+                    if epoch != state.lied {
+                        after.broken = Some(Promise::NoNeedlessEpoch);
+                    }
+                }
+                next.push((step(who, "reads the gate, then the movements between"), after));
             }
-            next.push((Step { who, what: "reads the gate" }, after));
-        } else if state.left.looks > 0 {
-            after.left.looks -= 1;
-            after.look = Some(Look::of(state));
-            next.push((Step { who, what: "reads MySQL" }, after));
+            Some(Check::Gate(before)) => {
+                if self.holds_too_little(state, &before) && before.epoch != state.lied {
+                    after.broken = Some(Promise::MissingOnlyIfItIs);
+                }
+                next.push((step(who, "reads MySQL, and the movements between"), after));
+            }
+            None if state.left.checks > 0 => {
+                after.left.checks -= 1;
+                after.check = Some(Check::Stock(Account::of(state)));
+                next.push((step(who, "reads MySQL"), after));
+                if let Some(account) = self.account(state) {
+                    after.check = Some(Check::Gate(account));
+                    next.push((step(who, "reads the gate and what is in flight"), after));
+                }
+            }
+            None => {}
         }
     }
 
-    fn find_drift(&self, state: &mut State) {
-        let Some(meta) = state.gate.meta else { return };
-        state.wrong = state.wrong.max(meta.epoch);
-        if meta.epoch != state.lied {
-            state.broken = Some(Promise::NoNeedlessEpoch);
+    /// Returns the account of a gate in MySQL's epoch: its stock with everything in flight.
+    fn account(&self, state: &State) -> Option<Account> {
+        let meta = state.gate.answering()?;
+        let in_flight: i16 =
+            state.gate.inflight.iter().map(|id| i16::from(self.attempt(id).quantity)).sum();
+        let Meta { epoch, facts, .. } = meta;
+        Some(Account { epoch, movement: facts.movement, stock: facts.stock + in_flight })
+    }
+
+    /// Returns whether MySQL's stock certainly exceeds the gate's stock and everything in flight.
+    fn holds_too_little(&self, state: &State, before: &Account) -> bool {
+        let truth = &state.truth;
+        if before.epoch != truth.epoch || before.movement > truth.movement {
+            return false;
         }
+        let between = if self.has(Bug::AuditIgnoresReturns) {
+            0
+        } else {
+            truth.delta_between(before.movement, truth.movement)
+        };
+        truth.stock - between > before.stock
+    }
+
+    /// Returns whether the gate's stock exceeds the one that MySQL had at the first read. A correct gate holds MySQL's
+    /// stock less what is in flight. Between the reads only movements can raise MySQL's stock. A gate that contains a
+    /// movement which MySQL does not show yet is not judged.
+    fn holds_too_much(&self, state: &State, before: &Account) -> bool {
+        let Some(meta) = state.gate.meta else { return false };
+        let movement = meta.facts.movement;
+        let visible = movement <= state.truth.movement || self.has(Bug::KeeperJudgesTheUnseen);
+        if meta.phase != Phase::Open || meta.epoch < before.epoch || !visible {
+            return false;
+        }
+        let between = if self.has(Bug::KeeperIgnoresMovementsInStock) {
+            0
+        } else {
+            state.truth.delta_between(before.movement, movement)
+        };
+        meta.facts.stock > before.stock + between
+    }
+
+    /// Returns whether no gate is needed: the template has ended, and nothing that was accepted may land any more.
+    pub(super) fn is_closed(&self, state: &State) -> bool {
+        let truth = &state.truth;
+        let ended = truth.state == TemplateState::Ended;
+        let refusing = ended && truth.open == Open::Nothing;
+        truth.closed
+            || refusing && self.has(Bug::RefusingTakenForClosed)
+            || ended && !truth.ever_queued && state.gate.meta.is_none()
     }
 
     /// Returns whether the keeper's next check leads to a new epoch.
     pub(super) fn must_rebuild(&self, state: &State) -> bool {
-        let Some(meta) = state.gate.meta else {
-            // An ended template needs no gate.
-            return state.truth.state != TemplateState::Ended;
-        };
-        let behind = meta.epoch < state.truth.epoch && !self.bounds.has(Bug::KeeperIgnoresEpoch);
-        let other_run = meta.run != state.gate.run;
-        meta.phase == Phase::Loading
-            || other_run
-            || behind
-            || !state.gate.is_complete()
+        if self.is_closed(state) {
+            return false;
+        }
+        let Some(meta) = state.gate.answering() else { return true };
+        let behind = meta.epoch < state.truth.epoch && !self.has(Bug::KeeperIgnoresEpoch);
+        let to_close = state.truth.state == TemplateState::Ended && state.truth.ever_queued;
+        behind
+            || self.gate_is_of_lost_history(state)
+            || state.gate_knows_lost_landing() && !self.has(Bug::LostLandingAccepted)
+            || to_close
             || state.wrong >= meta.epoch
-            || self.promises_too_much(&meta, &Look::of(state))
+            || self.holds_too_much(state, &Account::of(state))
+            || self.holds_orphan(state)
     }
 
-    /// Returns whether the keeper's next check updates the state in the gate.
+    /// Returns whether a queued request is in neither outbox nor topic, once the topic is consumed.
+    fn holds_orphan(&self, state: &State) -> bool {
+        !self.has(Bug::ResolverIgnoresQueued)
+            && state.gate.outbox.entries.as_slice().is_empty()
+            && state.queue.waiting().is_empty()
+            && queued_ids(state).iter().any(|id| !state.truth.has_row(*id))
+    }
+
+    /// Returns whether the gate's state is older than MySQL's.
     pub(super) fn state_is_behind(&self, state: &State) -> bool {
-        let behind = |version| version < state.truth.version;
-        let known = state.gate.meta.is_some_and(|meta| behind(meta.facts.version));
-        known && !self.bounds.has(Bug::KeeperIgnoresVersion)
+        let behind = |meta: Meta| meta.facts.version < state.truth.version;
+        state.gate.live().is_some_and(behind) && !self.has(Bug::KeeperIgnoresVersion)
     }
 
-    /// Returns whether the keeper's next check applies movements to the gate.
+    /// Returns whether an open gate lacks movements that MySQL shows.
     pub(super) fn movement_is_behind(&self, state: &State) -> bool {
-        let behind = |movement| movement < state.truth.movement;
-        let known = state.gate.meta.is_some_and(|meta| behind(meta.facts.movement));
-        known && !self.bounds.has(Bug::KeeperIgnoresMovement)
+        let behind = |meta: Meta| meta.facts.movement < state.truth.movement;
+        state.gate.answering().is_some_and(behind) && !self.has(Bug::KeeperIgnoresMovement)
     }
 
-    /// One complete check, while no other process is at work.
-    pub(super) fn keep(&self, state: &mut State) {
-        if self.must_rebuild(state) {
-            state.truth.epoch += 1;
-            let mut rebuilder = self.after_next_epoch(state.truth.epoch);
-            while rebuilder.next != RebuildStep::NextEpoch {
-                (_, rebuilder) = self.rebuild_step(state, rebuilder);
-            }
-            return;
+    /// `set_state.lua`. Returns whether the gate's state was older.
+    pub(super) fn send_state(&self, state: &mut State) -> bool {
+        let behind = self.state_is_behind(state);
+        if behind {
+            let truth = state.truth;
+            let epoch = state.gate.epoch();
+            state.gate.set_state(self.rules(), epoch, truth.version, truth.state, truth.mode);
         }
-        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
-        if self.state_is_behind(state) {
-            let version = state.truth.version;
-            let current = state.truth.state;
-            state.gate.set_state(self.rules(), epoch, version, current);
-        }
-        if self.movement_is_behind(state) {
+        behind
+    }
+
+    /// `move.lua` for all movements that the gate does not contain.
+    pub(super) fn send_movements(&self, state: &mut State) -> bool {
+        let behind = self.movement_is_behind(state);
+        if behind {
             self.catch_up(state);
         }
-    }
-
-    /// Returns whether the gate's stock exceeds the one that MySQL had at the first read. A correct gate holds MySQL's
-    /// stock less what is in flight. Between the reads only movements can raise MySQL's stock.
-    fn promises_too_much(&self, meta: &Meta, before: &Look) -> bool {
-        let same = meta.facts.movement == before.movement
-            || self.bounds.has(Bug::KeeperIgnoresMovementsInStock);
-        let readable = meta.phase == Phase::Open && meta.epoch >= before.epoch;
-        readable && same && meta.facts.stock > before.stock
+        behind
     }
 }
 
-impl Look {
+impl Account {
+    /// MySQL's stock.
     fn of(state: &State) -> Self {
         let super::truth::Truth { epoch, stock, movement, .. } = state.truth;
-        Self { epoch, stock, movement }
+        Self { epoch, movement, stock }
     }
 }

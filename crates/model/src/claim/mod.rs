@@ -1,45 +1,56 @@
-//! The claim protocol: clients, the processes that answer them, MySQL, the gate, and the faults between them.
+//! The protocol of claims: clients, the processes that answer them, MySQL, the gate, the queue, holds, refusals from
+//! memory, and the faults between them.
 //!
-//! Each file is one of the processes. Each step is one command to the gate, one statement or one transaction. Steps of
-//! other processes may happen between any two steps of one. The gate's transitions are those of [`crate::gate`];
-//! [`coupon::decide`] makes the lander's decisions.
+//! There is one of each: one gate ([`crate::gate`]), one MySQL ([`truth`]), one way of a claim (`walk`), one keeper and
+//! one rebuild. [`Bounds`] switch features on: a queue, holds, apis that refuse from memory, and what may go wrong. A
+//! feature that is switched off takes no steps.
+//!
+//! Each file is one of the processes. Each step is one script, one publication, one statement or one transaction. Steps
+//! of other processes may happen between any two steps of one. Every transaction reads committed.
+//! [`coupon::decide`] makes the decisions after a rollback.
 
 pub mod bounds;
-pub mod configurations;
+mod check;
+mod failover;
 mod faults;
+mod hash;
+mod holds;
 mod keeper;
+mod movements;
 mod operator;
-pub mod planted;
 mod promise;
+mod queue;
 mod rebuild;
+mod rebuild_reads;
 mod resolver;
-mod rest;
+pub mod settings;
+mod sold_out;
 pub mod state;
 pub mod truth;
 mod walk;
 
 use std::fmt;
 
+use coupon::{ClaimMode, TemplateState};
+
 use self::{
-    bounds::{ATTEMPTS_MAX, WORKERS_MAX},
-    state::{BoundGate, Left, Packet, RebuildStep},
-    truth::{Claims, Truth},
+    bounds::SPARE,
+    state::{BoundGate, Packet},
+    truth::{Claims, Transaction, Truth},
 };
 pub use self::{
-    bounds::{Attempt, Bounds, Change, LateKind, attempt},
+    bounds::{Attempt, Bounds, By, Cancel, Change, LateKind, Left, Part, Payment, attempt},
     promise::Promise,
     state::State,
 };
 use crate::{
+    Bug,
     gate::{self, OpenFacts, Rules},
     search::Model,
 };
 
 /// The time of all claims, inside the window.
 const NOW: u8 = 1;
-
-/// Requests that an entry of a template without a limit keeps: one, so that dropping is explored too.
-const REQUESTS_KEPT: usize = 1;
 
 /// The protocol within bounds.
 #[derive(Debug, Clone, Copy)]
@@ -59,13 +70,22 @@ pub struct Step {
 #[derive(Debug, Clone, Copy)]
 enum Who {
     Claim(u8),
+    Payment(usize),
+    Cancel(usize),
+    Lapser(usize),
+    Relay(usize),
+    Lander(usize),
     Resolver(usize),
     Rebuilder(usize),
+    Api(usize),
+    Client,
     Keeper,
     Operator,
     Consumer,
     Network,
     Redis,
+    MySql,
+    Time,
 }
 
 type Next = Vec<(Step, State)>;
@@ -76,11 +96,19 @@ impl Protocol {
         Self { bounds, spare: bounds.attempts[0] }
     }
 
-    fn rules(&self) -> Rules {
-        Rules { requests_kept: REQUESTS_KEPT, bug: self.bounds.bug }
+    fn has(&self, bug: Bug) -> bool {
+        self.bounds.has(bug)
     }
 
-    fn claims(&self) -> Claims<'static> {
+    /// Requests that an entry keeps: one where dropping is explored, as without a limit and with holds, else all. The
+    /// scripts keep at least 32.
+    fn rules(&self) -> Rules {
+        let drops = self.bounds.limit == 0 || self.bounds.held;
+        let requests_kept = if drops { 1 } else { bounds::ATTEMPTS_MAX };
+        Rules { requests_kept, bug: self.bounds.bug }
+    }
+
+    fn claims(&self) -> Claims {
         Claims { attempts: self.bounds.attempts, spare: self.spare }
     }
 
@@ -97,13 +125,23 @@ impl Protocol {
     /// Returns the facts to open a gate with, given what was read from MySQL.
     fn facts(
         &self,
-        version: u8,
-        state: coupon::TemplateState,
+        template: (u8, TemplateState, ClaimMode),
         stock: i16,
         movement: u8,
     ) -> OpenFacts {
-        let limit = self.bounds.limit;
-        OpenFacts { version, state, starts_at: NOW, ends_at: NOW + 1, limit, stock, movement }
+        let (version, state, mode) = template;
+        let Bounds { limit, lapses_allowed, .. } = self.bounds;
+        OpenFacts {
+            version,
+            state,
+            mode,
+            starts_at: NOW,
+            ends_at: NOW + 1,
+            limit,
+            lapses_allowed,
+            stock,
+            movement,
+        }
     }
 
     fn may_be_late(&self, state: &State, kind: LateKind) -> bool {
@@ -117,6 +155,30 @@ impl Protocol {
         late.left.late -= 1;
         late
     }
+
+    /// Commits a transaction that changes the stock. Its message may come before it is visible.
+    fn commit(&self, state: &mut State, transaction: Transaction) {
+        if self.bounds.hidden {
+            state.truth.hidden = Some(transaction);
+        } else {
+            make_visible(state, transaction);
+        }
+    }
+}
+
+/// The transaction that is in the binlog becomes visible, and its locks are released.
+fn become_visible(state: &State, next: &mut Next) {
+    let mut after = *state;
+    if let Some(transaction) = after.truth.hidden.take() {
+        make_visible(&mut after, transaction);
+        next.push((step(Who::MySql, "what was committed is visible"), after));
+    }
+}
+
+fn make_visible(state: &mut State, transaction: Transaction) {
+    if !state.truth.commit(transaction) {
+        state.broken = Some(Promise::HeldEndsOnce);
+    }
 }
 
 impl Model for Protocol {
@@ -125,46 +187,57 @@ impl Model for Protocol {
     type Promise = Promise;
 
     fn initial(&self) -> State {
-        let Bounds { total, rebuilds, crashes, losses, rewinds, lies, late, looks, .. } =
-            self.bounds;
-        let truth = Truth::new(total);
+        let truth = Truth::new(self.bounds.total, self.bounds.mode);
         let mut gate = BoundGate::absent(0);
         gate.begin(truth.epoch);
-        let facts = self.facts(truth.version, truth.state, truth.stock, truth.movement);
-        gate.open(self.rules(), truth.epoch, facts);
-        State {
+        let template = (truth.version, truth.state, truth.mode);
+        gate.open(self.rules(), truth.epoch, self.facts(template, truth.stock, truth.movement));
+        let mut state = State {
             truth,
             gate,
-            snapshot: None,
-            walks: [state::Walk::default(); ATTEMPTS_MAX + 1],
-            resolvers: [state::Resolver::Idle; WORKERS_MAX],
-            rebuilders: [state::Rebuilder::default(); WORKERS_MAX],
+            copy: None,
+            walks: Default::default(),
+            resolvers: Default::default(),
+            rebuilders: Default::default(),
             operator: state::Operator::default(),
             consumed: 0,
-            look: None,
+            check: None,
             packet: None,
             wrong: 0,
             lied: 0,
-            left: Left { rebuilds, crashes, losses, rewinds, lies, late, looks },
+            servers: state::Servers::default(),
+            queue: state::Queue::default(),
+            holds: state::Holds::default(),
+            memory: state::Memory::new(self.bounds.apis),
+            left: self.bounds.left,
             broken: None,
-        }
+        };
+        self.note(&mut state);
+        state
     }
 
     fn steps(&self, state: &State, next: &mut Next) {
+        let first = next.len();
         for (id, _) in (0..).zip(self.bounds.attempts) {
             self.walk(state, id, next);
         }
-        for which in 0..self.bounds.resolvers {
-            self.resolve(state, which, next);
-        }
+        become_visible(state, next);
+        self.work_on_holds(state, next);
+        self.work_on_queue(state, next);
+        self.resolve(state, next);
         for which in 0..self.bounds.rebuilders {
             self.rebuild(state, which, next);
         }
-        self.look(state, next);
+        self.check(state, next);
         self.operate(state, next);
-        self.consume(state, next);
+        self.deliver(state, next);
         self.arrive(state, next);
         self.strike(state, next);
+        self.fail_over(state, next);
+        self.refuse_from_memory(state, next);
+        for (_, after) in &mut next[first..] {
+            self.note(after);
+        }
     }
 
     fn broken(&self, state: &State) -> Option<Promise> {
@@ -173,28 +246,59 @@ impl Model for Protocol {
     }
 }
 
+impl Protocol {
+    /// Notes what an observer of this state sees, for promises about several moments.
+    fn note(&self, state: &mut State) {
+        if self.bounds.queues() {
+            self.tell_clients(state);
+        }
+        if self.bounds.apis > 0 {
+            state.memory.judge(&state.gate);
+        }
+    }
+}
+
+/// The death of a process, if one may die; `forget` ends its work.
+fn dies(state: &State, who: Who, next: &mut Next, forget: impl FnOnce(&mut State)) {
+    if state.left.crashes > 0 {
+        let mut dead = *state;
+        dead.left.crashes -= 1;
+        forget(&mut dead);
+        next.push((step(who, "dies"), dead));
+    }
+}
+
+fn step(who: Who, what: &'static str) -> Step {
+    Step { who, what }
+}
+
 /// Returns whether this worker may begin. Workers are interchangeable, so only the first idle one does.
 fn is_next<T: PartialEq>(workers: &[T], which: usize, idle: &T) -> bool {
     workers[..which].iter().all(|worker| worker != idle)
 }
 
-impl State {
-    fn is_rebuilding(&self) -> bool {
-        self.rebuilders.iter().any(|rebuilder| rebuilder.next != RebuildStep::NextEpoch)
-    }
-}
-
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.who {
-            Who::Claim(id) => write!(f, "claim {id}: {}", self.what),
-            Who::Resolver(which) => write!(f, "resolver {which}: {}", self.what),
-            Who::Rebuilder(which) => write!(f, "rebuilder {which}: {}", self.what),
-            Who::Keeper => write!(f, "keeper: {}", self.what),
-            Who::Operator => write!(f, "operator: {}", self.what),
-            Who::Consumer => write!(f, "consumer: {}", self.what),
-            Who::Network => write!(f, "network: {}", self.what),
-            Who::Redis => write!(f, "redis: {}", self.what),
+            Who::Claim(id) if usize::from(id) == SPARE => write!(f, "one more claim")?,
+            Who::Claim(id) => write!(f, "claim {id}")?,
+            Who::Payment(which) => write!(f, "payment {which}")?,
+            Who::Cancel(which) => write!(f, "cancellation {which}")?,
+            Who::Lapser(which) => write!(f, "expiry-worker {which}")?,
+            Who::Relay(which) => write!(f, "relay {which}")?,
+            Who::Lander(which) => write!(f, "lander {which}")?,
+            Who::Resolver(which) => write!(f, "resolver {which}")?,
+            Who::Rebuilder(which) => write!(f, "rebuilder {which}")?,
+            Who::Api(which) => write!(f, "api {which}")?,
+            Who::Client => write!(f, "client")?,
+            Who::Keeper => write!(f, "keeper")?,
+            Who::Operator => write!(f, "operator")?,
+            Who::Consumer => write!(f, "consumer")?,
+            Who::Network => write!(f, "network")?,
+            Who::Redis => write!(f, "redis")?,
+            Who::MySql => write!(f, "MySQL")?,
+            Who::Time => write!(f, "time")?,
         }
+        write!(f, ": {}", self.what)
     }
 }

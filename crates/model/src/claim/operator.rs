@@ -1,116 +1,103 @@
-//! The operator's changes: first in MySQL, then at once in the gate. The consumer of their topic applies movements to
-//! the gate once more.
+//! The operator's changes: first in MySQL, then at once in the gate.
 
-use coupon::TemplateState;
-
-use super::{Change, LateKind, Next, Protocol, State, Step, Who, state::Packet};
-use crate::gate::Moved;
+use super::{
+    Change, LateKind, Next, Protocol, State, Who, dies,
+    state::{Packet, Tell},
+    step,
+    truth::{Movement, Transaction},
+};
+use crate::Bug;
 
 impl Protocol {
     pub(super) fn operate(&self, state: &State, next: &mut Next) {
-        if state.operator.must_send {
+        if state.operator.tell != Tell::Nothing {
             self.send_last_change(state, next);
             return;
         }
         let Some(change) = self.bounds.changes.get(usize::from(state.operator.committed)) else {
             return;
         };
+        // The change waits for the stock row.
+        if state.truth.hidden.is_some() {
+            return;
+        }
         let mut after = *state;
         after.operator.committed += 1;
-        after.operator.must_send = match change {
-            Change::Pause => after.truth.change_state(TemplateState::Paused),
-            Change::Resume => after.truth.change_state(TemplateState::Published),
-            Change::End => after.truth.change_state(TemplateState::Ended),
-            Change::Move(delta) => after.truth.add_movement(*delta),
-            // A change of validity is not sent to the gate; the keeper updates the version there.
-            Change::Validity => {
-                after.truth.change_validity();
-                false
-            }
-        };
+        let tell = self.change(&mut after, *change);
+        if !self.bounds.coarse {
+            after.operator.tell = tell;
+        }
         let what = match change {
-            Change::Pause => "pauses in MySQL",
+            Change::Pause | Change::PauseReject => "pauses in MySQL",
             Change::Resume => "resumes in MySQL",
-            Change::End => "ends in MySQL",
+            Change::End | Change::EndReject => "ends in MySQL",
             Change::Move(_) => "moves the stock in MySQL",
             Change::Validity => "changes the validity in MySQL",
+            Change::Mode(_) => "changes the mode in MySQL",
+            Change::Lift(_) => "lifts a ban in MySQL",
         };
-        next.push((Step { who: Who::Operator, what }, after));
+        next.push((step(Who::Operator, what), after));
+    }
+
+    /// Commits a change, and returns what must be sent to the gate.
+    fn change(&self, state: &mut State, change: Change) -> Tell {
+        let seq = state.truth.movement + 1;
+        let transaction = match change {
+            Change::Move(delta) => state.truth.moved(delta),
+            Change::Lift(user) if self.has(Bug::LiftWithoutSeq) => {
+                state.truth.lapses[usize::from(user)].count = 0;
+                if let Some(entry) = &mut state.gate.users[usize::from(user)] {
+                    entry.lapses = 0;
+                }
+                None
+            }
+            Change::Lift(user) => Some(Transaction::of(Movement::lift(user))),
+            // A change of validity is not sent to the gate; the keeper updates the version there.
+            Change::Validity => {
+                state.truth.change(change);
+                None
+            }
+            Change::Pause
+            | Change::PauseReject
+            | Change::Resume
+            | Change::End
+            | Change::EndReject
+            | Change::Mode(_) => {
+                return if state.truth.change(change) { Tell::State } else { Tell::Nothing };
+            }
+        };
+        let Some(transaction) = transaction else { return Tell::Nothing };
+        self.commit(state, transaction);
+        Tell::Movement(seq)
     }
 
     /// Sends the last change to the gate. An absent gate reads MySQL when it is rebuilt.
     fn send_last_change(&self, state: &State, next: &mut Next) {
         let who = Who::Operator;
-        let last = usize::from(state.operator.committed) - 1;
-        let moves = matches!(self.bounds.changes[last], Change::Move(_));
         let mut after = *state;
-        after.operator.must_send = false;
-        if state.left.crashes > 0 {
-            let mut died = after;
-            died.left.crashes -= 1;
-            died.operator.send_lost |= !moves;
-            next.push((Step { who, what: "dies before it updates the gate" }, died));
-        }
-        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
-        let truth = state.truth;
-        let (kind, packet, what) = if moves {
-            let seq = truth.movement;
-            (LateKind::Move, Packet::Move { seq, epoch }, "move.lua is late")
-        } else {
-            let packet = Packet::SetState { state: truth.state, version: truth.version, epoch };
-            (LateKind::SetState, packet, "set_state.lua is late")
-        };
-        if self.may_be_late(state, kind) {
-            next.push((Step { who, what }, Self::sent_late(&after, packet)));
-        }
-        let what = if moves {
-            self.send_movement(&mut after, truth.movement);
-            "move.lua"
-        } else {
-            after.gate.set_state(self.rules(), epoch, truth.version, truth.state);
-            "set_state.lua"
-        };
-        next.push((Step { who, what }, after));
-    }
-
-    /// `move.lua`. If the gate lacks earlier movements, they are read from MySQL and applied first. Each movement takes
-    /// effect once, so all of this may be a single step.
-    pub(super) fn send_movement(&self, state: &mut State, seq: u8) {
-        let epoch = state.gate.meta.map_or(0, |meta| meta.epoch);
-        let mut call = |seq, delta| state.gate.apply_movement(self.rules(), epoch, seq, delta);
-        let truth = state.truth;
-        let delta = truth.deltas[usize::from(seq) - 1];
-        if let Moved::Gap(last) = call(seq, delta) {
-            for (seq, delta) in truth.movements_after(last) {
-                call(seq, delta);
+        after.operator.tell = Tell::Nothing;
+        dies(&after, who, next, |dead| {
+            dead.operator.send_lost |= state.operator.tell == Tell::State;
+        });
+        match state.operator.tell {
+            Tell::Movement(seq) if seq <= state.truth.movement => {
+                self.tell(state, after, who, seq, next);
             }
-        }
-    }
-
-    /// Applies the movements in MySQL that an open gate does not contain.
-    pub(super) fn catch_up(&self, state: &mut State) {
-        if let Some(meta) = state.gate.meta {
-            for (seq, delta) in state.truth.movements_after(meta.facts.movement) {
-                state.gate.apply_movement(self.rules(), meta.epoch, seq, delta);
+            Tell::Movement(_) | Tell::Nothing => {}
+            Tell::State => {
+                let truth = state.truth;
+                let epoch = state.gate.epoch();
+                if self.may_be_late(state, LateKind::SetState) {
+                    let packet =
+                        Packet::SetState { state: truth.state, version: truth.version, epoch };
+                    next.push((
+                        step(who, "set_state.lua is late"),
+                        Self::sent_late(&after, packet),
+                    ));
+                }
+                after.gate.set_state(self.rules(), epoch, truth.version, truth.state, truth.mode);
+                next.push((step(who, "set_state.lua"), after));
             }
-        }
-    }
-
-    pub(super) fn consume(&self, state: &State, next: &mut Next) {
-        let who = Who::Consumer;
-        let seq = state.consumed + 1;
-        if seq <= state.truth.movement {
-            let mut after = *state;
-            // The consumer does not wait for a loading gate, because its rebuild catches up.
-            self.send_movement(&mut after, seq);
-            after.consumed = seq;
-            next.push((Step { who, what: "move.lua; its offset is stored" }, after));
-        }
-        if state.consumed > 0 && state.left.crashes > 0 {
-            let mut died = *state;
-            died.left.crashes -= 1;
-            died.consumed = 0;
-            next.push((Step { who, what: "dies; its offsets are lost" }, died));
         }
     }
 }

@@ -1,193 +1,98 @@
-//! Promises: for every state, for every answer, and for states at rest.
+//! The promises, in words; [`super::check`] looks for states that break one.
 
 use std::fmt;
 
-use super::{Protocol, state::State};
-use crate::gate::{Numbers, Phase, RequestState};
+macro_rules! promises {
+    ($($(#[$doc:meta])* $promise:ident: $broken:literal,)*) => {
+        /// A promise of the platform.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Promise {
+            $($(#[$doc])* $promise,)*
+        }
 
-/// A promise of the platform.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Promise {
+        impl fmt::Display for Promise {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$promise => $broken,)*
+                })
+            }
+        }
+    };
+}
+
+// Each with what it looks like when it is broken.
+promises! {
     /// I1
-    NoOversell,
+    NoOversell: "more coupons are live than there are",
     /// I2
-    StockIsTotalLessLanded,
+    StockIsTotalLessLive: "stock is not total less what has not come back",
     /// I3
-    LimitPerUser,
+    LimitPerUser: "a user holds more than the limit",
     /// I4
-    LandedWhenAnsweredSo,
+    LandedWhenAnsweredSo: "201 was answered, and nothing landed",
     /// I5
-    NothingLandedWhenRefused,
+    NothingLandedWhenRefused: "refused for good, though the key has landed",
     /// I5
-    NothingLandsAfterItsRefusal,
+    NothingLandsAfterItsRefusal: "it landed after it was refused for good",
+    /// I5, for direct and queued claims.
+    NothingUnderWayWhenRefused: "refused for good, though an earlier request of the key may land",
+    /// A key that has its answer takes no coupon that other users are then refused.
+    NothingTakenForAnAnsweredKey: "a coupon is taken for a key that has its answer",
+    /// I13: a definite outcome that a client was told never changes.
+    OneOutcome: "a client is told two definite outcomes of one claim",
+    /// I13: a claim answered 202 lands, unless a fault happened that its `accept_after` does not cover, the operator
+    /// rejects accepted claims, or a cut took its coupon.
+    AcceptedLands: "a 202 that should hold ends rejected or lost",
+    /// A claim is rejected only for a reason that MySQL confirms.
+    RejectedForATrueReason: "rejected for what MySQL does not say",
+    /// I13: at rest every claim with a receipt has a definite outcome.
+    EveryReceiptEnds: "all is quiet, and a claim is told to wait for ever",
+    /// I14
+    HeldEndsOnce: "a coupon ends twice, or comes back without being live",
+    /// I14: a hold lapses after its deadline and not before; after it a hold is neither confirmed nor cancelled.
+    LapsesAtItsDeadline: "a hold lapses before its deadline, or ends otherwise after it",
+    /// I14: a payment answered OK has confirmed each of its coupons.
+    PaidIsConfirmed: "a payment was answered OK, and a coupon is not confirmed",
+    /// I14: a reference that was refused is never taken.
+    PaymentHasOneAnswer: "a payment was refused for good, and is taken",
+    /// I15
+    StockIsTheLedgersSum: "stock is not the sum of the ledger",
     /// The conservation identity for the stock.
-    GateAccountsForStock,
+    GateAccountsForStock: "the gate's stock and what is pending are not the stock",
     /// The conservation identity for the numbers.
-    GateAccountsForNumbers,
+    GateAccountsForNumbers: "the gate's numbers are not those live or pending",
+    /// The gate's lapses are those of the movements that it contains.
+    GateAccountsForLapses: "the gate's lapses are not those of its movements",
+    /// A gate that contains the movement that bans a user admits no claim of that user.
+    BannedAreRefused: "a banned user is admitted",
     /// Only a landed claim is answered with 201.
-    GateKnowsNoLandingThatIsNot,
+    GateKnowsNoLandingThatIsNot: "the gate knows a landing that MySQL does not",
     /// Every pending request can be resolved.
-    PendingIsInFlight,
-    /// I6, I7: at rest the gate equals MySQL.
-    QuietGateIsMySqls,
+    PendingIsInFlight: "a pending request is not in flight",
+    /// A movement whose message's offset is stored is in the gate, if the gate was open.
+    ConsumedIsContained: "a movement was consumed, and the open gate lacks it",
+    /// I6, I7: at rest the gate equals MySQL, and nothing is queued or pending in it.
+    QuietGateIsMySqls: "all is quiet, and the gate is not MySQL's",
     /// At rest the gate knows its template's state.
-    QuietGateKnowsItsState,
+    QuietGateKnowsItsState: "all is quiet, and the gate's state is not MySQL's",
+    /// Once no process dies any more, all comes to rest.
+    ComesToRest: "no process dies any more, and no rest is reached",
     /// From every state at rest the client's next few requests bring a final answer.
-    FinalAnswerInTheEnd,
+    FinalAnswerInTheEnd: "a client that asks again and again gets no final answer",
     /// A claim is refused only for a reason that MySQL confirms.
-    RefusedOnlyForATrueReason,
+    RefusedOnlyForATrueReason: "refused for what MySQL does not say",
     /// Claims that land after a change of validity have the new validity. So a process that changes the validity of
     /// earlier coupons finds all of them.
-    LandsUnderTheLastValidity,
-    /// The stock is no reason for a new epoch while gate and MySQL balance, because an epoch is costly.
-    NoNeedlessEpoch,
-}
-
-impl fmt::Display for Promise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoOversell => "more has landed than there is",
-            Self::StockIsTotalLessLanded => "stock is not total less landed",
-            Self::LimitPerUser => "a user holds more than the limit",
-            Self::LandedWhenAnsweredSo => "201 was answered, and nothing landed",
-            Self::NothingLandedWhenRefused => "refused for good, though the key has landed",
-            Self::NothingLandsAfterItsRefusal => "it landed after it was refused for good",
-            Self::GateAccountsForStock => "the gate's stock and what is pending are not the stock",
-            Self::GateAccountsForNumbers => "the gate's numbers are not those landed or pending",
-            Self::GateKnowsNoLandingThatIsNot => "the gate knows a landing that MySQL does not",
-            Self::PendingIsInFlight => "a pending request is not in flight",
-            Self::QuietGateIsMySqls => "all is quiet, and the gate is not MySQL's",
-            Self::QuietGateKnowsItsState => "all is quiet, and the gate's state is not MySQL's",
-            Self::FinalAnswerInTheEnd => "a client that asks again and again gets no final answer",
-            Self::RefusedOnlyForATrueReason => "refused for what MySQL does not say",
-            Self::LandsUnderTheLastValidity => {
-                "it landed with a validity that had been changed before"
-            }
-            Self::NoNeedlessEpoch => "the books balance, and a new epoch is asked for",
-        })
-    }
-}
-
-impl Protocol {
-    /// Returns the first promise for every state that this state breaks.
-    pub(super) fn broken_in(&self, state: &State) -> Option<Promise> {
-        let truth = &state.truth;
-        let landed: i16 = truth.landed().map(|(id, _)| i16::from(self.attempt(id).quantity)).sum();
-        if landed > truth.total {
-            return Some(Promise::NoOversell);
-        }
-        if truth.stock != truth.total - landed {
-            return Some(Promise::StockIsTotalLessLanded);
-        }
-        if self.bounds.limit > 0 && self.users().any(|user| !self.within_limit(state, user)) {
-            return Some(Promise::LimitPerUser);
-        }
-        if !self.is_trusted(state) {
-            return None;
-        }
-        let requests = state.gate.users.iter().flatten().flat_map(|e| e.requests.as_slice());
-        for request in requests {
-            let landed = truth.has_landed(request.id);
-            let in_flight = state.gate.inflight.iter().any(|id| id == request.id);
-            match request.state {
-                RequestState::Landed if !landed => {
-                    return Some(Promise::GateKnowsNoLandingThatIsNot);
-                }
-                RequestState::Pending if !in_flight => return Some(Promise::PendingIsInFlight),
-                RequestState::Landed | RequestState::Pending => {}
-            }
-        }
-        if !self.stock_balances(state) {
-            return Some(Promise::GateAccountsForStock);
-        }
-        if self.bounds.limit > 0 && self.users().any(|user| !self.numbers_balance(state, user)) {
-            return Some(Promise::GateAccountsForNumbers);
-        }
-        None
-    }
-
-    /// Returns the first promise for states at rest that this state breaks.
-    pub(super) fn broken_at_rest(&self, state: &State) -> Option<Promise> {
-        if !self.is_idle(state) {
-            return None;
-        }
-        self.broken_gate_at_rest(state).or_else(|| self.unanswered(state))
-    }
-
-    fn broken_gate_at_rest(&self, state: &State) -> Option<Promise> {
-        let caught_up = state.consumed == state.truth.movement && state.look.is_none();
-        let meta = state.gate.meta.filter(|_| caught_up && state.gate.inflight.is_empty())?;
-        if self.must_rebuild(state) {
-            return None;
-        }
-        let taken =
-            |user: u8| state.gate.users[usize::from(user)].map_or(Numbers::default(), |e| e.taken);
-        let numbers_differ = self.bounds.limit > 0
-            && self.users().any(|user| taken(user) != state.truth.taken(self.claims(), user));
-        // The keeper sends changes that were lost on their way. All other changes have arrived.
-        let send_lost = state.operator.send_lost;
-        let mended = send_lost && self.movement_is_behind(state);
-        let differs = (meta.facts.stock != state.truth.stock && !mended) || numbers_differ;
-        if differs && state.lied != meta.epoch {
-            return Some(Promise::QuietGateIsMySqls);
-        }
-        let mended = send_lost && self.state_is_behind(state);
-        if meta.facts.state != state.truth.state && !mended {
-            return Some(Promise::QuietGateKnowsItsState);
-        }
-        None
-    }
-
-    fn users(&self) -> impl Iterator<Item = u8> + use<> {
-        let last = self.bounds.attempts.iter().map(|attempt| attempt.user).max();
-        0..=last.unwrap_or(0)
-    }
-
-    fn within_limit(&self, state: &State, user: u8) -> bool {
-        let of_user = state.truth.landed().filter(|(id, _)| self.attempt(*id).user == user);
-        let count: u8 = of_user.map(|(id, _)| self.attempt(id).quantity).sum();
-        let numbers = state.truth.taken(self.claims(), user);
-        count <= self.bounds.limit && numbers.count() == count
-    }
-
-    /// Returns whether the gate answers claims in MySQL's epoch and no lie was planted.
-    fn is_trusted(&self, state: &State) -> bool {
-        state.gate.is_complete()
-            && state.gate.meta.is_some_and(|meta| {
-                meta.phase == Phase::Open
-                    && (meta.run == state.gate.run)
-                    && meta.epoch == state.truth.epoch
-                    && meta.epoch != state.lied
-            })
-    }
-
-    /// gate stock + pending = MySQL's stock − movements that the gate does not contain.
-    pub(super) fn stock_balances(&self, state: &State) -> bool {
-        let Some(meta) = state.gate.meta else { return false };
-        let pending: i16 = self.pending(state).map(|request| i16::from(request.quantity)).sum();
-        let unheard = state.truth.movements_after(meta.facts.movement);
-        let unheard: i16 = unheard.map(|(_, delta)| delta).sum();
-        meta.facts.stock + pending == state.truth.stock - unheard
-    }
-
-    fn numbers_balance(&self, state: &State, user: u8) -> bool {
-        let of_user = self.pending(state).filter(|request| self.attempt(request.id).user == user);
-        let landed = state.truth.taken(self.claims(), user);
-        let all = of_user.fold(landed, |all, request| all.with(request.numbers));
-        let taken = state.gate.users[usize::from(user)].map_or(Numbers::default(), |e| e.taken);
-        taken == all
-    }
-
-    /// Returns the gate's pending requests that have not landed.
-    fn pending(&self, state: &State) -> impl Iterator<Item = crate::gate::Request> {
-        let truth = state.truth;
-        let entries = state.gate.users.into_iter().flatten();
-        let requests = entries.flat_map(|entry| {
-            let requests = entry.requests;
-            (0..requests.as_slice().len()).map(move |at| requests.as_slice()[at])
-        });
-        requests.filter(move |request| {
-            request.state == RequestState::Pending && !truth.has_landed(request.id)
-        })
-    }
+    LandsUnderTheLastValidity: "it landed with a validity that had been changed before",
+    /// No new epoch begins while gate and MySQL balance, because an epoch is costly.
+    NoNeedlessEpoch: "the books balance, and a new epoch is asked for",
+    /// Coupons are reported missing only if the gate lacks them.
+    MissingOnlyIfItIs: "the books balance, and coupons are told missing",
+    /// After a failover a raised epoch is not that of a gate whose rows are lost.
+    LostHistoryIsNotValid: "a gate of a lost history becomes valid",
+    /// No api tells a user who was answered 201 or 202 that the template is sold out.
+    AnsweredIsNotRefused: "a user who was answered is refused from memory",
+    /// The gate would have refused the user at some moment within the last lease. So every api sees a change at the
+    /// gate, for this user or for all, within a lease.
+    AsTheGateDid: "refused from memory, and for longer than a lease not by the gate",
 }

@@ -1,60 +1,65 @@
-//! A state of the whole claim protocol.
+//! A state of the whole protocol.
 
-use std::fmt;
-
-use coupon::TemplateState;
+use coupon::{ClaimMode, Open, TemplateState};
 
 use super::{
-    bounds::{ATTEMPTS_MAX, USERS_MAX, WORKERS_MAX},
+    bounds::{ATTEMPTS_MAX, IDS, Left, SPARE, USERS_MAX, WORKERS_MAX},
     promise::Promise,
-    truth::{Landing, Row, Truth},
+    truth::{Landing, Lapses, Truth},
 };
-use crate::gate::{Entry, Gate, Meta, Numbers, OpenFacts};
+pub use super::{
+    failover::Servers,
+    holds::state::{Cancel, Holds, Payment},
+    queue::state::{Lander, Looker, Orphan, Outcome, Queue, Relay},
+    sold_out::Memory,
+};
+use crate::gate::{Gate, Message, Numbers};
 
 /// The gate of a search. A user has at most as many requests as there are claims.
 pub type BoundGate = Gate<USERS_MAX, ATTEMPTS_MAX>;
 
 /// The complete state at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
     /// MySQL.
     pub truth: Truth,
     /// The gate's Redis.
     pub gate: BoundGate,
-    /// The contents that Redis returns to in a rewind.
-    pub snapshot: Option<BoundGate>,
+    /// The contents of Redis's replica, or of its disk.
+    pub copy: Option<BoundGate>,
     /// The claims, by id; the last one probes quiet states.
-    pub walks: [Walk; ATTEMPTS_MAX + 1],
+    pub walks: [Walk; IDS],
     pub resolvers: [Resolver; WORKERS_MAX],
     pub rebuilders: [Rebuilder; WORKERS_MAX],
-    /// Progress of the operator's changes.
     pub operator: Operator,
     /// The last movement that the consumer has sent to the gate.
     pub consumed: u8,
     /// What the keeper's check has read so far.
-    pub look: Option<Look>,
+    pub check: Option<Check>,
     /// The packet in the network.
     pub packet: Option<Packet>,
     /// The latest epoch that was reported wrong.
     pub wrong: u8,
     /// The epoch in which the gate's contents were made wrong.
     pub lied: u8,
+    pub servers: Servers,
+    pub queue: Queue,
+    pub holds: Holds,
+    pub memory: Memory,
     pub left: Left,
     /// A promise that the last step broke.
     pub broken: Option<Promise>,
 }
 
 /// One claim, from the gate to its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Walk {
     /// Its next step.
     pub at: At,
     /// The epoch that its process knows.
     pub known: u8,
-    /// The admission's epoch.
-    pub epoch: u8,
-    /// The admission's numbers.
-    pub numbers: Numbers,
+    /// The admission; of a queued claim perhaps that of another request with the same key.
+    pub message: Message,
     /// The last change of validity in the template as the process knows it; initially none.
     pub terms: u8,
     /// How often it was admitted.
@@ -63,6 +68,12 @@ pub struct Walk {
     pub seen: Seen,
     /// Only with the fence on the client's key: the fence to take over, as id + 1.
     pub over: u8,
+    /// Queued: the run of Redis in which the gate answered.
+    pub run: u8,
+    /// Queued: whether its `claim.lua` wrote anything, so that WAIT waits for it.
+    pub wrote: bool,
+    /// Ticks until no api refuses its user from memory any more.
+    pub wait: u8,
 }
 
 /// The next step of a claim.
@@ -71,20 +82,38 @@ pub enum At {
     /// The client has not sent it.
     #[default]
     Unsent,
-    /// Calls the gate.
-    Gate,
+    /// Calls the gate; `true`: MySQL had no answer under its key.
+    Gate(bool),
     /// Looks up the key in MySQL, because the refusal may not be final.
     Lookup,
+    /// Looks up the key in MySQL before it is queued.
+    LookFirst,
+    /// Queued; looks up the key once more before 202, since another request with it may have ended meanwhile.
+    LookAgain,
+    /// Publishes the entry itself.
+    Publish,
+    /// `published.lua`
+    Confirm,
+    /// WAIT
+    Wait,
     /// Lands.
     Land,
     /// Was rolled back; rereads with the first, second or third statement.
-    Reread(u8),
+    Reread {
+        statement: u8,
+        /// Whether the claim itself was the reason.
+        own_reason: bool,
+    },
     /// Fences its admission.
     Fence(Ending),
     /// Releases the admission.
     Release(Ending),
-    /// Is answered 201; the gate has yet to be notified.
+    /// Has landed; the gate has yet to be notified.
     Settle,
+    /// Its answer, 201 or 202, waits until no api refuses its user from memory.
+    HeldBack,
+    /// Was answered 201, 202, or with the stored answer of its key. Kept only where a promise depends on it.
+    Answered,
     /// Was answered a definite refusal.
     Refused,
     /// Ended in any other way, or was never answered.
@@ -96,88 +125,114 @@ pub enum At {
 pub enum Ending {
     /// With 409.
     Refused,
-    /// With the stored answer, or 503.
-    Other,
+    /// With the stored answer.
+    Answered,
+    /// With 503.
+    Retryable,
 }
 
-/// Results of the reread's earlier statements.
+/// What a reread has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Seen {
-    /// `template_stock.epoch`.
+    /// The epoch that guards the landing.
     pub epoch: u8,
-    /// `template_stock.open`.
-    pub open: bool,
-    /// `template_stock.stock`.
+    /// `template_stock.open`
+    pub open: Option<Open>,
+    /// `template_stock.stock`
     pub stock: i16,
-    /// Whether one of the numbers is taken.
-    pub number_taken: bool,
-    /// Only if the claim rows are read first: the admission that landed under the key, as id + 1.
-    pub landed: u8,
-    /// Only then: whether the admission is fenced.
+    /// The taken numbers; of a direct claim only its own.
+    pub taken: Numbers,
+    /// The admission that landed or was rejected under the key, as id + 1.
+    pub answered: u8,
+    /// Whether that one landed.
+    pub has_landed: bool,
+    /// Whether the admission is fenced.
     pub fenced: bool,
 }
 
+/// The resolver, which ends admissions whose process died or hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Resolver {
     #[default]
     Idle,
-    /// Has read an entry in flight.
-    Fence {
-        id: u8,
-        /// The gate's epoch at that time.
-        epoch: u8,
-    },
+    /// Has read an entry in flight, at a gate of this epoch.
+    Fence { id: u8, epoch: u8 },
     /// Has fenced it.
-    Release {
-        id: u8,
-        /// The gate's epoch at that time.
-        epoch: u8,
-    },
+    Release { id: u8, epoch: u8 },
     /// Has found it landed.
-    Settle {
-        id: u8,
-        /// The gate's epoch at that time.
-        epoch: u8,
-    },
+    Settle { id: u8, epoch: u8 },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rebuilder {
     /// Its next step.
     pub next: RebuildStep,
     pub epoch: u8,
-    /// Version and state of the template, as read.
-    pub template: Option<(u8, TemplateState)>,
-    /// The stock, as read.
-    pub stock: i16,
-    /// The last movement, as read.
+    /// The history of the server that it is connected to.
+    pub history: u8,
+    /// The partition's end, as noted.
+    pub end: u8,
+    /// Only with [`crate::Bug::NeverQueuedAskedAtRaise`]: the answer.
+    pub never_queued: bool,
+    /// Version, state and mode of the template, as read.
+    pub template: Option<(u8, TemplateState, ClaimMode)>,
+    /// m₀: the last movement before the users were read.
+    pub first: u8,
+    /// m₁: the last movement that the stock contains.
     pub movement: u8,
-    /// The taken numbers, as read.
-    pub taken: [Numbers; USERS_MAX],
+    /// The stock, as read with m₁.
+    pub stock: i16,
+    /// The users, as read.
+    pub read: [ReadUser; USERS_MAX],
+}
+
+/// What a rebuild reads about a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ReadUser {
+    /// Whether the user has an answer in MySQL.
+    pub known: bool,
+    pub taken: Numbers,
+    pub lapses: Lapses,
 }
 
 /// The steps of a rebuild, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RebuildStep {
+    /// Only with [`crate::Bug::FirstMovementReadEarly`]: raise MySQL's epoch after m₀ was read.
+    Raise,
     /// Raise MySQL's epoch, if there is a reason.
     #[default]
     NextEpoch,
     /// `begin.lua`
     Begin,
+    /// Wait until the outbox is empty; skip the drain if the template was never queued.
+    Empty,
+    /// Note the partition's end.
+    NoteEnd,
+    /// Wait until the committed offset has reached it.
+    Drain,
+    /// `set queued_epoch = E where epoch = E`; after the end: close.
+    SetQueued,
+    /// `begin.lua` once more, if the queue was drained: the gate may have been lost meanwhile.
+    BeginAgain,
     /// Read the template.
     ReadTemplate,
-    /// Read stock and last movement, and give up if the epoch differs.
+    /// Read m₀.
+    ReadFirst,
+    /// Read this user, or, without holds, all users.
+    ReadUser(u8),
+    /// Read epoch, stock and m₁ in one statement, and give up if the epoch differs.
     ReadStock,
     /// Only with [`crate::Bug::StockAndMovementApart`].
     ReadMovement,
-    /// Read the taken numbers.
-    ReadNumbers,
-    /// `load.lua`
+    /// `load.lua`, with the coupons that were returned meanwhile.
     Load,
     /// `open.lua`
     Open,
     /// `move.lua`, for movements made while it was loading.
     CatchUp,
+    /// `unload.lua`, after the close.
+    Unload,
 }
 
 /// The operator's process.
@@ -185,118 +240,88 @@ pub enum RebuildStep {
 pub struct Operator {
     /// Number of changes that were committed or refused.
     pub committed: u8,
-    /// Whether the last one must still be sent to the gate.
-    pub must_send: bool,
+    /// What must still be sent to the gate.
+    pub tell: Tell,
     /// Whether a change was lost on its way, with its sender or its packet, so that only the keeper updates the gate.
     pub send_lost: bool,
 }
 
-/// The first half of the keeper's check, which reads MySQL before the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Look {
-    pub epoch: u8,
-    pub stock: i16,
-    pub movement: u8,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Tell {
+    #[default]
+    Nothing,
+    State,
+    /// The movement of this number, once it is visible.
+    Movement(u8),
 }
 
-/// A packet that its sender has given up.
+/// The first half of a check of the keeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Check {
+    /// Has read MySQL's stock, to find a gate that holds too much.
+    Stock(Account),
+    /// Has read the gate's account, to find a gate that holds too little.
+    Gate(Account),
+}
+
+/// A stock at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Account {
+    pub epoch: u8,
+    /// The last movement that it contains.
+    pub movement: u8,
+    /// The stock; for a gate, plus what is in flight.
+    pub stock: i16,
+}
+
+/// A packet that its sender has given up. Each script carries the epoch that it was sent with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Packet {
     /// `claim.lua`
-    Claim {
-        id: u8,
-        /// The epoch that it was sent with.
-        epoch: u8,
-    },
+    Claim { id: u8, epoch: u8 },
     /// `settle.lua`
-    Settle {
-        id: u8,
-        /// The epoch that it was sent with.
-        epoch: u8,
-    },
+    Settle { id: u8, epoch: u8 },
     /// `release.lua`
-    Release {
-        id: u8,
-        /// The epoch that it was sent with.
-        epoch: u8,
-    },
+    Release { id: u8, epoch: u8 },
     /// A landing, including COMMIT.
     Landing(Landing),
     /// `move.lua`
-    Move {
-        /// Number of the movement.
-        seq: u8,
-        /// The epoch that it was sent with.
-        epoch: u8,
-    },
+    Move { seq: u8, epoch: u8 },
     /// `set_state.lua`
-    SetState {
-        state: TemplateState,
-        version: u8,
-        /// The epoch that it was sent with.
-        epoch: u8,
-    },
-}
-
-/// How many faults of each kind may still strike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Left {
-    pub rebuilds: u8,
-    /// Deaths of processes.
-    pub crashes: u8,
-    pub losses: u8,
-    pub rewinds: u8,
-    pub lies: u8,
-    pub late: u8,
-    /// Checks of the keeper that are explored.
-    pub looks: u8,
+    SetState { state: TemplateState, version: u8, epoch: u8 },
 }
 
 impl Walk {
     /// Returns whether the claim was sent and has not ended.
     pub fn is_under_way(&self) -> bool {
-        !matches!(self.at, At::Unsent | At::Refused | At::Done)
-    }
-
-    /// Returns an ended walk. Its other fields do not matter any more.
-    pub(super) fn ended(at: At) -> Self {
-        Self { at, ..Self::default() }
+        !matches!(self.at, At::Unsent | At::Answered | At::Refused | At::Done)
     }
 }
 
 impl State {
+    pub(super) fn walk(&self, id: u8) -> &Walk {
+        &self.walks[usize::from(id)]
+    }
+
+    pub(super) fn walk_mut(&mut self, id: u8) -> &mut Walk {
+        &mut self.walks[usize::from(id)]
+    }
+
     /// Returns the state with this next step of one claim.
     pub(super) fn with_walk(&self, id: u8, at: At) -> Self {
         let mut with = *self;
-        with.walks[usize::from(id)].at = at;
+        with.walk_mut(id).at = at;
         with
     }
 
-    /// Ends one claim.
+    /// Ends one claim. Its other fields do not matter any more, nor how it was answered, if it was not refused.
     pub(super) fn end(&mut self, id: u8, at: At) {
-        self.walks[usize::from(id)] = Walk::ended(at);
+        let kept = self.memory.is_used() || usize::from(id) == SPARE || at != At::Answered;
+        let at = if kept { at } else { At::Done };
+        *self.walk_mut(id) = Walk { at, ..Walk::default() };
     }
-}
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Truth { total, stock, epoch, version, state, movement, .. } = self.truth;
-        let fenced = (0..).zip(self.truth.claims).filter(|(_, row)| *row == Row::Void);
-        let fenced: Vec<u8> = fenced.map(|(id, _)| id).collect();
-        let landed: Vec<(u8, Numbers)> = self.truth.landed().collect();
-        writeln!(f, "MySQL: epoch {epoch}, stock {stock} of {total}, {state:?} v{version}")?;
-        writeln!(f, "       movement {movement}; landed {landed:?}, fenced {fenced:?}")?;
-        let Some(meta) = self.gate.meta else { return write!(f, "gate:  absent") };
-        let Meta { phase, epoch, users, facts, run } = meta;
-        let OpenFacts { version, state, stock, movement, .. } = facts;
-        writeln!(f, "gate:  {phase:?}, epoch {epoch}, stock {stock}, {state:?} v{version}")?;
-        write!(f, "       movement {movement}; in flight {:?}, {users} users", self.gate.inflight)?;
-        for (user, entry) in self.gate.users.iter().enumerate() {
-            let Some(Entry { look_in_mysql, taken, floor, requests }) = entry else { continue };
-            write!(f, "\n       user {user}: {taken:?}, look in MySQL: {look_in_mysql}, ")?;
-            write!(f, "none below {floor}, ")?;
-            f.debug_list().entries(requests.as_slice()).finish()?;
-        }
-        if run != self.gate.run { write!(f, "\n       of another run") } else { Ok(()) }
+    pub(super) fn is_rebuilding(&self) -> bool {
+        self.rebuilders.iter().any(|rebuilder| rebuilder.next != RebuildStep::NextEpoch)
     }
 }

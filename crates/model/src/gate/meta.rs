@@ -1,6 +1,6 @@
 //! The contents of a gate's keys.
 
-use coupon::TemplateState;
+use coupon::{ClaimMode, TemplateState};
 
 use super::{Numbers, Rules};
 use crate::{Bug, few::Few};
@@ -14,7 +14,7 @@ pub struct Meta {
     pub run: u8,
     /// Number of entries that there must be.
     pub users: u8,
-    /// The other fields; of a loading gate at most version and state are known.
+    /// The other fields; of a loading gate at most version, state and mode are known.
     pub facts: OpenFacts,
 }
 
@@ -25,18 +25,21 @@ pub enum Phase {
     Open,
 }
 
-/// The facts that a gate is opened with. Version, state, stock and movement change later.
+/// The facts that a gate is opened with. Version, state, mode, stock and movement change later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OpenFacts {
     /// Version of the template; 0: unknown.
     pub version: u8,
     pub state: TemplateState,
+    pub mode: ClaimMode,
     /// Start of the claim window.
     pub starts_at: u8,
     /// End of the claim window.
     pub ends_at: u8,
     /// Limit per user, at most 8; 0: no limit.
     pub limit: u8,
+    /// Lapses after which a user is banned; 0: never, and lapses are not counted.
+    pub lapses_allowed: u8,
     /// Stock left; may be negative after a cut.
     pub stock: i16,
     /// Number of the last movement that the stock contains.
@@ -45,10 +48,12 @@ pub struct OpenFacts {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Entry<const REQUESTS: usize> {
-    /// Whether a key must be looked up in MySQL before a refusal is final.
+    /// Whether a key must be looked up in MySQL before an answer that rests on the gate alone.
     pub look_in_mysql: bool,
-    /// The numbers that the user holds, including pending ones.
+    /// The numbers that the user holds, including pending and queued ones.
     pub taken: Numbers,
+    /// Lapses since the last lift.
+    pub lapses: u8,
     /// The highest dropped admission id plus one; 0: none was dropped.
     pub floor: u8,
     /// The requests that the gate remembers, oldest first.
@@ -73,9 +78,11 @@ pub struct Request {
 /// What the gate knows about a request's landing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RequestState {
-    /// Admitted; only MySQL knows whether it has landed.
+    /// Admitted to the direct way; only MySQL knows whether it has landed.
     #[default]
     Pending,
+    /// In the queue; only MySQL knows whether it has landed.
+    Queued,
     Landed,
 }
 
@@ -84,17 +91,25 @@ impl OpenFacts {
     pub(super) const UNKNOWN: Self = Self {
         version: 0,
         state: TemplateState::Draft,
+        mode: ClaimMode::Direct,
         starts_at: 0,
         ends_at: 0,
         // Not 0, so that nothing is trimmed before the limit is known.
         limit: u8::MAX,
+        lapses_allowed: 0,
         stock: 0,
         movement: 0,
     };
 }
 
 impl<const REQUESTS: usize> Entry<REQUESTS> {
-    /// Drops the oldest landed requests beyond `requests_kept`, never a pending one.
+    /// Returns the position of a request that has not landed, as far as the gate knows.
+    pub(super) fn unsettled(&self, id: u8) -> Option<usize> {
+        let mut requests = self.requests.as_slice().iter();
+        requests.position(|r| r.id == id && r.state != RequestState::Landed)
+    }
+
+    /// Drops the oldest landed requests beyond `requests_kept`, never one that may still land.
     pub(super) fn trim(&mut self, rules: Rules) {
         let mut at = 0;
         while self.requests.as_slice().len() > rules.requests_kept
@@ -104,10 +119,20 @@ impl<const REQUESTS: usize> Entry<REQUESTS> {
             if oldest.state == RequestState::Landed || rules.has(Bug::PendingDropped) {
                 self.requests.remove(at);
                 self.look_in_mysql = true;
-                self.floor = self.floor.max(oldest.id + 1);
+                if !rules.has(Bug::LimitedTrimWithoutFloor) {
+                    self.floor = self.floor.max(oldest.id + 1);
+                }
             } else {
                 at += 1;
             }
+        }
+    }
+
+    /// Only with [`Bug::ReturnRemovesRequest`]: forgets the landed requests with these numbers.
+    pub(super) fn remove_landed(&mut self, numbers: Numbers) {
+        let found = |r: &Request| r.state == RequestState::Landed && r.numbers.meets(numbers);
+        while let Some(at) = self.requests.as_slice().iter().position(found) {
+            self.requests.remove(at);
         }
     }
 }

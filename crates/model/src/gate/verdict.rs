@@ -2,7 +2,8 @@
 
 use coupon::TemplateState;
 
-use super::{Entry, Numbers, OpenFacts, RequestState};
+use super::{Entry, Message, Numbers, OpenFacts, RequestState, Rules};
+use crate::Bug;
 
 /// A claim as the gate sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,15 @@ pub struct Claim {
     pub id: u8,
 }
 
+/// What the api says with a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Said {
+    /// Its lander is behind.
+    pub behind: bool,
+    /// MySQL has no answer under the key.
+    pub looked: bool,
+}
+
 /// The gate's answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -25,6 +35,10 @@ pub enum Verdict {
         /// Stock left.
         left: i16,
     },
+    /// Admitted, and in the outbox.
+    Queued(Message),
+    /// It would be queued, but its key must be looked up in MySQL first; nothing was done.
+    LookFirst,
     /// The gate remembers this request.
     Replay {
         /// Id of the admission that used the key.
@@ -60,6 +74,8 @@ pub enum Refusal {
     Closed,
     /// The template has ended.
     Ended,
+    /// Too many of the user's holds have lapsed.
+    Banned,
     /// The user would hold more than the limit.
     Limit {
         /// Number of coupons that the user holds.
@@ -118,6 +134,8 @@ pub(super) fn refusal<const R: usize>(
         Some(Refusal::Closed)
     } else if facts.state != TemplateState::Published {
         Some(Refusal::Paused)
+    } else if facts.lapses_allowed > 0 && entry.lapses >= facts.lapses_allowed {
+        Some(Refusal::Banned)
     } else if facts.limit > 0 && taken + quantity > facts.limit {
         Some(Refusal::Limit { taken })
     } else if facts.stock <= 0 {
@@ -126,5 +144,29 @@ pub(super) fn refusal<const R: usize>(
         Some(Refusal::Insufficient { left: facts.stock })
     } else {
         None
+    }
+}
+
+/// Returns the verdict with this refusal.
+pub(super) fn refused<const R: usize>(
+    rules: Rules,
+    facts: &OpenFacts,
+    entry: &Entry<R>,
+    refusal: Refusal,
+) -> Verdict {
+    let look_in_mysql = if facts.limit == 0 {
+        !rules.has(Bug::LimitlessRefusalWithoutLook)
+    } else {
+        entry.look_in_mysql && !rules.has(Bug::RefusalWithoutLook)
+    };
+    let blind = refusal == Refusal::Banned && rules.has(Bug::BanWithoutLook);
+    Verdict::Refused { refusal, look_in_mysql: look_in_mysql && !blind }
+}
+
+impl Verdict {
+    /// Only with planted mistakes: returns whether this refusal comes before the check for an earlier request.
+    pub(super) fn comes_first(&self, rules: Rules) -> bool {
+        let banned = matches!(self, Self::Refused { refusal: Refusal::Banned, .. });
+        rules.has(Bug::RefusalBeforeReplay) || banned && rules.has(Bug::BanBeforeReplay)
     }
 }

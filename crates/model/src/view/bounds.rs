@@ -25,8 +25,15 @@ impl Bounds {
     }
 }
 
-const NONE: Left =
-    Left { evictions: 0, replays: 0, rebuilds: 1, undecodable: 0, crashes: 0, generations: 0 };
+const NONE: Left = Left {
+    evictions: 0,
+    replays: 0,
+    rebuilds: 1,
+    undecodable: 0,
+    crashes: 0,
+    generations: 0,
+    failovers: 0,
+};
 
 const fn one(versions: u8, left: Left) -> Bounds {
     Bounds { versions: [versions, 0], left, bug: None }
@@ -49,6 +56,10 @@ pub const SMALL: &[(&str, Bounds)] = &[
     (
         "a coupon issued and used; Redis starts again, a replay, two rebuilds",
         one(2, Left { generations: 1, replays: 1, rebuilds: 2, ..NONE }),
+    ),
+    (
+        "a coupon issued and used; Redis starts again twice, MySQL fails over, two rebuilds",
+        one(2, Left { generations: 2, failovers: 1, rebuilds: 2, ..NONE }),
     ),
     (
         "two coupons; an eviction, two rebuilds",
@@ -98,4 +109,9 @@ pub const PLANTED: &[(Bug, Promise, Bounds)] = &[
         one(1, Left { evictions: 1, rebuilds: 2, ..NONE }),
     ),
     (Bug::LoadingSkipped, Promise::NothingMissing, one(1, NONE)),
+    (
+        Bug::GenerationGivenTwice,
+        Promise::NothingMissing,
+        one(1, Left { generations: 2, failovers: 1, ..NONE }),
+    ),
 ];

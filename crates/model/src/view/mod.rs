@@ -19,7 +19,7 @@ use self::{
     consumer::Change,
     rebuild::Reader,
 };
-use crate::{few::Few, search::Model};
+use crate::{Bug, few::Few, search::Model};
 
 /// Most commits, of all coupons together.
 const COMMITS_MAX: usize = 6;
@@ -45,6 +45,12 @@ pub struct State {
     pub zombie: Option<(Change, Zombie)>,
     /// The user's keys.
     pub keys: Keys,
+    /// The contents that Redis returns to when it starts again.
+    pub saved: Option<Keys>,
+    /// `view_generation` in MySQL.
+    pub generation: u8,
+    /// The highest generation that was ever given.
+    pub given: u8,
     pub readers: [Reader; READERS_MAX],
     /// The last nonce.
     pub nonces: u8,
@@ -72,6 +78,8 @@ pub struct Left {
     pub crashes: u8,
     /// Restarts of Redis, each of which raises the generation.
     pub generations: u8,
+    /// Failovers of MySQL that lose the last raise of the generation.
+    pub failovers: u8,
 }
 
 /// A description of a step, for a trace.
@@ -116,11 +124,36 @@ impl View {
             }
         }
         if state.left.generations > 0 {
-            // The restarted Redis may hold older data. Raising the generation makes all of it cold.
-            let mut risen = *state;
-            risen.left.generations -= 1;
-            risen.keys.generation += 1;
-            next.push((step("redis", "starts again: the generation rises"), risen));
+            self.start_again(state, next);
+        }
+    }
+
+    /// The restarted Redis may hold older data. Raising the generation makes all of it cold.
+    fn start_again(&self, state: &State, next: &mut Next) {
+        let mut risen = *state;
+        risen.left.generations -= 1;
+        risen.keys = risen.saved.take().unwrap_or(state.keys);
+        // A number contains the identity of the server that gave it, so no other one gives it again.
+        let before =
+            if self.has(Bug::GenerationGivenTwice) { state.generation } else { state.given };
+        risen.generation = before + 1;
+        risen.given = state.given.max(risen.generation);
+        risen.keys.generation = risen.generation;
+        next.push((step("redis", "starts again: the generation rises"), risen));
+        if self.bounds.left.failovers == 0 {
+            return;
+        }
+        let mut saved = *state;
+        saved.saved = Some(state.keys);
+        next.push((step("redis", "writes its file"), saved));
+        if state.left.failovers > 0 && state.generation > 0 {
+            let mut lost = *state;
+            lost.left.failovers -= 1;
+            lost.generation -= 1;
+            next.push((
+                step("mysql", "fails over: the last raise of the generation is lost"),
+                lost,
+            ));
         }
     }
 }
@@ -138,6 +171,9 @@ impl Model for View {
             applied: None,
             zombie: None,
             keys: Keys::default(),
+            saved: None,
+            generation: 0,
+            given: 0,
             readers: [Reader::default(); READERS_MAX],
             nonces: 0,
             floor: [0; COUPONS_MAX],
