@@ -1,5 +1,7 @@
 //! A cluster: its masters and their slots.
 
+use std::ops::RangeInclusive;
+
 use futures::future::try_join_all;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
@@ -7,7 +9,7 @@ use redis::{
 };
 
 use crate::{
-    AddressError, Masters,
+    AddressError, Masters, Node,
     hosts::{Hosts, login_of},
     masters::Master,
     transport::Transport,
@@ -58,6 +60,24 @@ impl Cluster {
             RedisResult::Ok(Master { host, port, slots, connection })
         });
         Masters::of_cluster(try_join_all(opened).await?)
+    }
+
+    /// Returns each range of slots with its master, ordered.
+    pub(crate) async fn slots(
+        &self,
+        transport: &Transport,
+    ) -> RedisResult<Vec<(RangeInclusive<u16>, Node)>> {
+        let problem = "no node says who has which slots";
+        let found = self.hosts.ask(transport, problem, ranges).await?;
+        // The answer may be out of date.
+        self.hosts.ask_another_than(found.by);
+        let asked = host_of(self.hosts.each[found.by].addr());
+        let mut ranges = found.answer;
+        ranges.sort_unstable_by_key(|(first, _, _)| *first);
+        let named = |(first, last, (host, port)): Range| {
+            (first..=last, Node::at(host.unwrap_or_else(|| asked.clone()), port))
+        };
+        Ok(ranges.into_iter().map(named).collect())
     }
 
     /// Connects to a node that another node named, and checks that it is a master.

@@ -1,21 +1,30 @@
-//! Checks many gates at once: for keys that are missing or new, where one command covers hundreds of gates, so idle
-//! gates cost next to nothing; and for those that are still sold out.
+//! Checks many gates at once for keys that are missing, new or not as the scripts leave them, so that idle gates cost
+//! next to nothing: one command covers hundreds of them, or in a cluster one round trip to each master.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use coupon::{Epoch, TemplateId};
-use redis::{FromRedisValue as _, RedisResult, Value};
+use futures::future::join_all;
+use redis::{FromRedisValue as _, RedisResult};
+use redis_address::slot_of;
 
-use crate::{Gate, GateError, connection::Live, keys::Keys, replica::lacks_script, verdict::NOTED};
+use crate::{
+    Gate, GateError, Run,
+    connection::{Answers, Live, Part, in_order},
+    keys::Keys,
+    verdict::NOTED,
+};
 
-/// Gates per command; takes Redis some tens of microseconds.
+/// Gates asked for together; takes Redis some tens of microseconds.
 const GATES_AT_ONCE: usize = 250;
 
 /// A gate as of its last check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedGate {
     pub template: TemplateId,
     pub epoch: Epoch,
+    /// The run of the server that had it.
+    pub run: Run,
     /// Whether it had users' entries.
     pub has_users: bool,
 }
@@ -36,24 +45,12 @@ pub struct KeyFault {
     pub what: String,
 }
 
-/// A look at a gate that was sold out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SoldOutLook {
-    pub template: TemplateId,
-    pub epoch: Epoch,
-    /// How many users with an entry the caller knows, if it is to refuse all others. Absent: it only asks.
-    pub users: Option<u64>,
-}
-
-/// A gate that refuses every user without an entry as sold out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SoldOutGate {
-    /// How many users have an entry. Never falls within an epoch.
-    pub users: u64,
-    /// Start and end of the claim window, in milliseconds since 1970. Outside it a claim is refused for another reason.
-    pub window_ms: (i64, i64),
-    /// Most coupons per user. A claim for more is refused for another reason.
-    pub limit: i64,
+/// Keys of a gate, all of which must exist, or none of which may.
+struct Wanted {
+    template: TemplateId,
+    keys: Vec<String>,
+    /// The run that the gate's server must be in, if it must be in one.
+    run: Option<Run>,
 }
 
 impl Gate {
@@ -63,9 +60,25 @@ impl Gate {
         &self,
         gates: &[(TemplateId, Epoch)],
     ) -> Result<Vec<KeyFault>, GateError> {
+        let parts = self.parts(gates, |(template, _)| *template).into_iter();
+        let answered = join_all(parts.map(async |part| {
+            let faults = self.faults_of(&part).await;
+            part.answered(faults)
+        }));
         let mut faults = Vec::new();
-        for some in gates.chunks(GATES_AT_ONCE) {
-            let live = self.redis.live().await?;
+        for of_gate in in_order(gates.len(), answered.await) {
+            faults.extend(of_gate?);
+        }
+        Ok(faults)
+    }
+
+    async fn faults_of(
+        &self,
+        part: &Part<'_, (TemplateId, Epoch)>,
+    ) -> Result<Answers<Vec<KeyFault>>, GateError> {
+        let live = part.live().await?;
+        let mut faults = Vec::with_capacity(part.items.len());
+        for some in part.items.chunks(GATES_AT_ONCE) {
             let mut pipe = redis::pipe();
             for (template, epoch) in some {
                 for (key, _) in self.keys(*template).of_gate(*epoch) {
@@ -73,9 +86,10 @@ impl Gate {
                 }
             }
             let result = pipe.query_async(&mut live.connection.clone()).await;
-            let answers: Vec<redis::Value> = self.checked("key_faults", &live, result).await?;
+            let answers: Vec<redis::Value> = live.checked("key_faults", result).await?;
             let mut answers = answers.chunks_exact(2);
             for (template, epoch) in some {
+                let mut of_gate = Vec::new();
                 for (key, of_type) in self.keys(*template).of_gate(*epoch) {
                     let Some([kind, lives]) = answers.next() else { break };
                     let read =
@@ -84,116 +98,112 @@ impl Gate {
                         return Err(GateError::Unreadable { call: "key_faults" });
                     };
                     let what = key_fault(&key, of_type, &kind, lives);
-                    faults.extend(what.map(|what| KeyFault { template: *template, what }));
+                    of_gate.extend(what.map(|what| KeyFault { template: *template, what }));
                 }
+                faults.push(Ok(of_gate));
             }
         }
         Ok(faults)
     }
 
-    /// Sends looks at gates that were sold out. Each answer is `None` if the gate is not in this epoch, or refuses
-    /// users without an entry for another reason or not at all. If it has as many users as the look says, the caller
-    /// may refuse all others for [`crate::REFUSING`], counted from before this call.
-    pub async fn sold_out(
-        &self,
-        looks: &[SoldOutLook],
-    ) -> Result<Vec<Option<SoldOutGate>>, GateError> {
-        let live = self.redis.live().await?;
-        let mut results = self.send_looks(&live, looks).await;
-        if results.as_ref().is_ok_and(|results| results.iter().any(lacks_script)) {
-            results = match self.scripts.sold_out.load_async(&mut live.connection.clone()).await {
-                Ok(_) => self.send_looks(&live, looks).await,
-                Err(error) => Err(error),
-            };
-        }
-        let results = self.checked("sold_out", &live, results).await?;
-        // A gate whose keys are of another type is not known to be sold out.
-        Ok(results.into_iter().map(|result| sold_out(&result.ok()?)).collect())
-    }
-
-    async fn send_looks(
-        &self,
-        live: &Live,
-        looks: &[SoldOutLook],
-    ) -> RedisResult<Vec<RedisResult<Value>>> {
-        let mut pipe = redis::pipe();
-        pipe.ignore_errors();
-        for look in looks {
-            let keys = self.keys(look.template);
-            pipe.cmd("EVALSHA")
-                .arg(self.scripts.sold_out.get_hash())
-                .arg(3)
-                .arg(keys.meta())
-                .arg(keys.users(look.epoch))
-                .arg(keys.refusing())
-                .arg(look.epoch.0)
-                .arg(live.run.as_str())
-                .arg(look.users.map_or_else(String::new, |users| users.to_string()))
-                .arg(millis(NOTED));
-        }
-        pipe.query_async(&mut live.connection.clone()).await
-    }
-
-    /// Returns those of `gates` that have lost a key since. The contents of keys are not checked.
-    pub async fn lost(&self, gates: &[CheckedGate]) -> Result<Vec<TemplateId>, GateError> {
-        let keys = |gate: &CheckedGate| {
+    /// Returns those of `gates` that have lost a key since, whose server is of another run, or that could not be asked.
+    /// The contents of keys are not checked.
+    pub async fn lost(&self, gates: &[CheckedGate]) -> Vec<TemplateId> {
+        let wanted = gates.iter().map(|gate| {
             let keys = self.keys(gate.template);
             let users = gate.has_users.then(|| keys.users(gate.epoch));
-            (gate.template, std::iter::once(keys.meta()).chain(users).collect())
-        };
-        self.differing(&gates.iter().map(keys).collect::<Vec<_>>(), true).await
+            let keys = std::iter::once(keys.meta()).chain(users).collect();
+            Wanted { template: gate.template, keys, run: Some(gate.run.clone()) }
+        });
+        self.differing(&wanted.collect::<Vec<_>>(), true).await
     }
 
-    /// Returns those of `gates` that have admissions in flight or queued now, or that exist now and did not before.
-    pub async fn stirred(&self, gates: &[QuietGate]) -> Result<Vec<TemplateId>, GateError> {
-        let keys = |gate: &QuietGate| {
+    /// Returns those of `gates` that have admissions in flight or queued now, that exist now and did not before, or that
+    /// could not be asked.
+    pub async fn stirred(&self, gates: &[QuietGate]) -> Vec<TemplateId> {
+        let wanted = gates.iter().map(|gate| {
             let keys = self.keys(gate.template);
             let stirred = gate.epoch.map_or_else(
                 || vec![keys.meta()],
                 |epoch| vec![keys.inflight(epoch), keys.queued(epoch)],
             );
-            (gate.template, stirred)
-        };
-        self.differing(&gates.iter().map(keys).collect::<Vec<_>>(), false).await
+            Wanted { template: gate.template, keys: stirred, run: None }
+        });
+        self.differing(&wanted.collect::<Vec<_>>(), false).await
     }
 
-    /// Returns the gates that lack a key, if `should_exist`; otherwise those that have one. It searches by bisection, so
-    /// the cost is a few commands for each such gate and one for all the others.
-    async fn differing(
-        &self,
-        gates: &[(TemplateId, Vec<String>)],
-        should_exist: bool,
-    ) -> Result<Vec<TemplateId>, GateError> {
-        let live = self.redis.live().await?;
-        let mut unsearched: Vec<_> = gates.chunks(GATES_AT_ONCE).collect();
-        let mut differing = Vec::new();
-        while let Some(part) = unsearched.pop() {
-            let keys: Vec<&String> = part.iter().flat_map(|(_, keys)| keys).collect();
-            let wanted = if should_exist { keys.len() } else { 0 };
-            let result =
-                redis::cmd("EXISTS").arg(keys).query_async(&mut live.connection.clone()).await;
-            let found: usize = self.checked("exists", &live, result).await?;
-            match part {
-                _ if found == wanted => {}
-                [(template, _)] => differing.push(*template),
-                part => {
-                    let (first, second) = part.split_at(part.len() / 2);
-                    unsearched.extend([first, second]);
-                }
-            }
-        }
-        Ok(differing)
+    /// Returns the gates that lack a key, if `should_exist`; otherwise those that have one. A gate that could not be
+    /// asked is among them: whoever looks at it alone learns why.
+    async fn differing(&self, gates: &[Wanted], should_exist: bool) -> Vec<TemplateId> {
+        let parts = self.parts(gates, |gate| gate.template).into_iter();
+        let answered = join_all(parts.map(async |part| {
+            let differ = differ(&part, should_exist).await;
+            part.answered(differ)
+        }));
+        let answers = in_order(gates.len(), answered.await);
+        let all = gates.iter().zip(answers);
+        all.filter(|(_, differs)| !matches!(differs, Ok(false))).map(|(gate, _)| gate.template).collect()
     }
 }
 
-/// Decodes the answer of `sold_out.lua`; its header says what it is.
-fn sold_out(answer: &Value) -> Option<SoldOutGate> {
-    let (1, users, starts, ends, limit) =
-        <(i64, u64, i64, i64, i64)>::from_redis_value_ref(answer).ok()?
-    else {
-        return None;
+/// Finds the gates of one server that differ, by bisection: it costs a few commands for each such gate and few for all
+/// the others.
+async fn differ(part: &Part<'_, Wanted>, should_exist: bool) -> Result<Answers<bool>, GateError> {
+    let live = part.live().await?;
+    let gates = &part.items;
+    let is_other = |gate: &&Wanted| gate.run.as_ref().is_some_and(|run| *run != live.run);
+    let mut answers: Answers<bool> = gates.iter().map(|gate| Ok(is_other(gate))).collect();
+    let mut unsearched = together(&live, gates);
+    while let Some(groups) = next_groups(&mut unsearched) {
+        let mut pipe = redis::pipe();
+        pipe.ignore_errors();
+        for group in &groups {
+            let keys: Vec<&String> = group.iter().flat_map(|place| &gates[*place].keys).collect();
+            pipe.cmd("EXISTS").arg(keys);
+        }
+        let result = pipe.query_async(&mut live.connection.clone()).await;
+        let found: Vec<RedisResult<usize>> = live.checked("exists", result).await?;
+        for (group, found) in groups.into_iter().zip(found) {
+            let keys: usize = group.iter().map(|place| gates[*place].keys.len()).sum();
+            let wanted = if should_exist { keys } else { 0 };
+            match live.checked("exists", found).await {
+                Ok(found) if found == wanted => {}
+                Ok(_) if group.len() > 1 => {
+                    let (first, second) = group.split_at(group.len() / 2);
+                    unsearched.extend([first.to_vec(), second.to_vec()]);
+                }
+                Ok(_) => answers[group[0]] = Ok(true),
+                Err(error) => group.iter().for_each(|place| answers[*place] = Err(error.clone())),
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// Groups the gates, by their places, whose keys one command may name: on a single server those of any gates, in a
+/// cluster those of one slot.
+fn together(live: &Live, gates: &[&Wanted]) -> Vec<Vec<usize>> {
+    let mut by_slot: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+    for (place, gate) in gates.iter().enumerate() {
+        let first = gate.keys.first().filter(|_| !live.spans_slots());
+        by_slot.entry(first.map_or(0, |key| slot_of(key))).or_default().push(place);
+    }
+    let chunks = |places: Vec<usize>| {
+        places.chunks(GATES_AT_ONCE).map(<[usize]>::to_vec).collect::<Vec<_>>()
     };
-    Some(SoldOutGate { users, window_ms: (starts, ends), limit })
+    by_slot.into_values().flat_map(chunks).collect()
+}
+
+/// Takes the groups of the next round trip off the list; `None`: there are none.
+fn next_groups(unsearched: &mut Vec<Vec<usize>>) -> Option<Vec<Vec<usize>>> {
+    let mut gates = 0;
+    let mut fits = |group: &[usize]| {
+        gates += group.len();
+        gates <= GATES_AT_ONCE
+    };
+    let count = unsearched.iter().rev().take_while(|group| fits(group.as_slice())).count();
+    let groups = unsearched.split_off(unsearched.len() - count);
+    (!groups.is_empty()).then_some(groups)
 }
 
 /// Redis' answer about the life of a key that is not there.
