@@ -145,7 +145,11 @@ impl Movements {
         match self.apply_once(movement, returned).await {
             // Its keeper sends the movement once its slot has a master; the gates of other slots need not wait.
             Err(failure) if self.is_of_slot(movement, &failure).await => {
-                let why = format!("template {}: {}", movement.template_id, runtime::report(failure.as_ref()));
+                let why = format!(
+                    "template {}: {}",
+                    movement.template_id,
+                    runtime::report(failure.as_ref())
+                );
                 runtime::seldom!("movements are left to the keeper", why);
                 counter!(MOVEMENTS.name, "outcome" => "not_loaded").increment(1);
                 Ok(())

@@ -12,8 +12,9 @@ use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
 use crate::{
     Gate, GateError, OutboxEntry, Run,
-    connection::{Answers, Live, Part, in_order},
+    connection::Live,
     keys::Keys,
+    many::{Answers, Part, in_order},
 };
 
 /// The relays' consumer group.

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use coupon::{ClaimMode, Epoch, Returned, TemplateId, TemplateState, UserId};
 
 use crate::{
-    Entry, Gate, GateError, connection::Live, operator::add_returned, presence::millis,
+    Entry, Gate, GateError, connection::Live, many::presence::millis, operator::add_returned,
     verdict::NOTED,
 };
 

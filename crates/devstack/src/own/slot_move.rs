@@ -90,7 +90,8 @@ impl SlotMove {
             let host = to.ip();
             let port = to.port();
             let names = keys.join(" ");
-            let words = format!("MIGRATE {host} {port} \"\" 0 {KEY_WITHIN_MS} {option} KEYS {names}");
+            let words =
+                format!("MIGRATE {host} {port} \"\" 0 {KEY_WITHIN_MS} {option} KEYS {names}");
             redis::command(from, &words).await?;
         }
         Ok(keys.len())

@@ -13,8 +13,6 @@
 //! slot moves, its masters refuse calls whose keys are not all there, and a refusal is never followed to the other
 //! master (`ASK`): the gate is closed. After the move it is of another run, and a new epoch begins.
 
-mod parts;
-mod reach;
 mod run;
 mod server;
 mod slots;
@@ -28,11 +26,8 @@ use futures::future::join_all;
 use redis_address::{Node, RedisAddress};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::{
-    parts::{Answers, Part, in_order},
-    server::{Live, Server},
-};
-pub use self::{reach::Reach, run::Run};
+pub use self::run::Run;
+pub(crate) use self::server::{Live, Server};
 
 use self::slots::Slots;
 use crate::GateError;
@@ -148,7 +143,7 @@ impl GateRedis {
 }
 
 /// Fails with the first error if all of them are errors.
-fn any<T>(answers: impl Iterator<Item = Result<T, GateError>>) -> Result<(), GateError> {
+pub(crate) fn any<T>(answers: impl Iterator<Item = Result<T, GateError>>) -> Result<(), GateError> {
     let mut first = None;
     for answer in answers {
         match answer {

@@ -45,14 +45,14 @@ pub(super) async fn read_run(
 }
 
 /// Checks the settings of a master of a cluster.
-pub(super) async fn check_settings(connection: &mut MultiplexedConnection) -> Result<(), GateError> {
+pub(super) async fn check_settings(
+    connection: &mut MultiplexedConnection,
+) -> Result<(), GateError> {
     let mut ask = redis::cmd("CONFIG");
     ask.arg("GET").arg("cluster-*");
     match ask.query_async(connection).await {
         Ok(settings) => fit_settings(&settings),
-        Err(source) if source.is_io_error() => {
-            Err(GateError::Unreachable { source: Some(source) })
-        }
+        Err(source) if source.is_io_error() => Err(GateError::Unreachable { source: Some(source) }),
         Err(_) => Ok(()),
     }
 }

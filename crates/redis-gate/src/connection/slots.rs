@@ -66,7 +66,9 @@ impl Slots {
             match slots.address.slots().await {
                 Ok(reported) => slots.replace(reported.into()),
                 // The next call that fails has it read again.
-                Err(error) => warn!(error = %error, "no node of the gate's cluster reports its slots"),
+                Err(error) => {
+                    warn!(error = %error, "no node of the gate's cluster reports its slots")
+                }
             }
             slots.is_doubted.store(false, Ordering::Release);
         });

@@ -5,8 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use coupon::TemplateId;
 use redis_address::Node;
 
-use super::{GateRedis, Run, any};
-use crate::{Gate, GateError, keys::Keys};
+use crate::{Gate, GateError, GateRedis, Run, connection::any, keys::Keys};
 
 /// The servers that answered, or failed, when they were asked together.
 pub struct Reach {

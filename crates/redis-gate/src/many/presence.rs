@@ -8,12 +8,8 @@ use futures::future::join_all;
 use redis::{FromRedisValue as _, RedisResult};
 use redis_address::slot_of;
 
-use crate::{
-    Gate, GateError, Run,
-    connection::{Answers, Live, Part, in_order},
-    keys::Keys,
-    verdict::NOTED,
-};
+use super::{Answers, Part, in_order};
+use crate::{Gate, GateError, Run, connection::Live, keys::Keys, verdict::NOTED};
 
 /// Gates asked for together; takes Redis some tens of microseconds.
 const GATES_AT_ONCE: usize = 250;
@@ -142,7 +138,9 @@ impl Gate {
         }));
         let answers = in_order(gates.len(), answered.await);
         let all = gates.iter().zip(answers);
-        all.filter(|(_, differs)| !matches!(differs, Ok(false))).map(|(gate, _)| gate.template).collect()
+        all.filter(|(_, differs)| !matches!(differs, Ok(false)))
+            .map(|(gate, _)| gate.template)
+            .collect()
     }
 }
 

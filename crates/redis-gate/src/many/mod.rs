@@ -1,11 +1,22 @@
 //! Calls about many gates: split by server, sent to all servers at once, and put back in order.
 
+pub(crate) mod presence;
+mod reach;
+mod sold_out;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use coupon::TemplateId;
 
-use super::{Live, Server};
-use crate::{Gate, GateError};
+pub use self::{
+    presence::{CheckedGate, KeyFault, QuietGate},
+    reach::Reach,
+    sold_out::{SoldOutGate, SoldOutLook},
+};
+use crate::{
+    Gate, GateError,
+    connection::{Live, Server},
+};
 
 /// One answer for each item. A server that fails costs the answers about its own gates.
 pub(crate) type Answers<R> = Vec<Result<R, GateError>>;

@@ -4,13 +4,8 @@ use coupon::{Epoch, TemplateId};
 use futures::future::join_all;
 use redis::{FromRedisValue as _, RedisResult, Value};
 
-use crate::{
-    Gate, GateError,
-    connection::{Answers, Live, Part, in_order},
-    presence::millis,
-    replica::lacks_script,
-    verdict::NOTED,
-};
+use super::{Answers, Part, in_order, presence::millis};
+use crate::{Gate, GateError, connection::Live, replica::lacks_script, verdict::NOTED};
 
 /// A look at a gate that was sold out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
