@@ -1,6 +1,6 @@
 //! [`RedisAddress`]: parsing and connecting.
 
-use std::ops::RangeInclusive;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, RedisError, RedisResult, aio::MultiplexedConnection,
@@ -83,14 +83,18 @@ impl RedisAddress {
     }
 
     /// Returns each range of slots with the master that has it, ordered, for callers that connect to each master by
-    /// itself. A slot without a master is in no range. A single server has all slots.
+    /// itself. A slot without a master is in no range. A single server has all slots. `known` are masters of an earlier
+    /// answer: the nodes of the address may all be away.
     ///
     /// # Errors
     /// No node of the cluster answers, or all of those that do are cut off from the others.
-    pub async fn slots(&self) -> RedisResult<Vec<(RangeInclusive<u16>, Node)>> {
+    pub async fn slots(
+        &self,
+        known: &BTreeSet<Node>,
+    ) -> RedisResult<Vec<(RangeInclusive<u16>, Node)>> {
         match &self.route {
             Route::Server(_) | Route::Sentinels(_) => Ok(vec![(ALL_SLOTS, Node::the_only())]),
-            Route::Cluster(cluster) => cluster.slots(&self.transport).await,
+            Route::Cluster(cluster) => cluster.slots(&self.transport, known).await,
         }
     }
 

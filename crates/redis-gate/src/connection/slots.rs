@@ -38,7 +38,7 @@ impl Slots {
     /// Asks which servers there are.
     pub(super) async fn read(address: RedisAddress) -> Result<Self, GateError> {
         let unreachable = |source| GateError::Unreachable { source: Some(source) };
-        let reported = address.slots().await.map_err(unreachable)?.into();
+        let reported = address.slots(&BTreeSet::new()).await.map_err(unreachable)?.into();
         Ok(Self { address, reported: RwLock::new(reported), is_doubted: AtomicBool::new(false) })
     }
 
@@ -63,7 +63,7 @@ impl Slots {
         let slots = Arc::clone(self);
         tokio::spawn(async move {
             tokio::time::sleep(READ_PAUSE).await;
-            match slots.address.slots().await {
+            match slots.address.slots(&slots.nodes()).await {
                 Ok(reported) => slots.replace(reported.into()),
                 // The next call that fails has it read again.
                 Err(error) => {
