@@ -15,7 +15,7 @@ use std::{
 };
 
 use redis_address::{Node, RedisAddress, slot_of};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::GateError;
 
@@ -67,7 +67,8 @@ impl Slots {
                 Ok(reported) => slots.replace(reported.into()),
                 // The next call that fails has it read again.
                 Err(error) => {
-                    warn!(error = %error, "no node of the gate's cluster reports its slots")
+                    let error = runtime::report(&error);
+                    runtime::seldom!("the slots of the gate's cluster cannot be read", error);
                 }
             }
             slots.is_doubted.store(false, Ordering::Release);

@@ -10,7 +10,7 @@ use redis_gate::{
     SoldOutLook, Verdict,
 };
 use testkit::{until, until_true};
-use tokio::time::timeout;
+use tokio::{task::JoinSet, time::timeout};
 
 use crate::harness::{EPOCH, USER, again, claim, facts, now, queued_facts, raw, send};
 
@@ -121,6 +121,32 @@ async fn a_master_that_dies_closes_its_own_gates_and_they_open_on_its_replica() 
     assert!(is_admitted(&gates.verdict(&like(&first), NEXT).await));
     let reach = gates.gate.reach().await.unwrap();
     assert!(templates.into_iter().all(|template| reach.has(template)));
+}
+
+#[tokio::test]
+async fn a_master_that_hangs_keeps_nobody_waiting_for_the_others() {
+    let gates = Gates::start("gate-cluster-hangs").await;
+    let [hanging, kept @ ..] = gates.three();
+    for template in gates.three() {
+        gates.open(template, EPOCH, &facts()).await;
+    }
+    gates.cluster.nodes[0].server.pause().unwrap();
+    let mut asking = JoinSet::new();
+    for user in 0..16 {
+        let gate = gates.gate.clone();
+        let claim = on(hanging, UserId(user));
+        asking.spawn(async move {
+            gate.claim(&claim, EPOCH, now(), QueueOptions::direct()).await.unwrap_err()
+        });
+    }
+    for user in 0..16 {
+        for template in kept {
+            let asked = on(template, UserId(user));
+            timeout(AT_ONCE, gates.ask(&asked, EPOCH)).await.unwrap().unwrap();
+        }
+    }
+    asking.join_all().await;
+    assert_eq!(gates.verdict(&on(hanging, USER), EPOCH).await, Verdict::NotLoaded);
 }
 
 #[tokio::test]
