@@ -125,7 +125,7 @@ async fn a_master_that_dies_closes_its_own_gates_and_they_open_on_its_replica() 
 
 #[tokio::test]
 async fn a_master_that_hangs_keeps_nobody_waiting_for_the_others() {
-    let gates = Gates::start("gate-cluster-hangs").await;
+    let mut gates = Gates::start("gate-cluster-hangs").await;
     let [hanging, kept @ ..] = gates.three();
     for template in gates.three() {
         gates.open(template, EPOCH, &facts()).await;
