@@ -19,7 +19,7 @@ use testkit::sql;
 pub(crate) const KEY: &str = "the-key";
 
 /// How long a gate may stay closed behind a promotion.
-pub(crate) const OPEN_WITHIN: Duration = Duration::from_secs(30);
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// Claims one coupon until there is a definite answer.
 pub(crate) async fn claim(world: &World, template: TemplateId, user: i64) -> Answer {
