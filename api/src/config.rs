@@ -104,7 +104,8 @@ pub struct Config {
     pub database_url: Secret,
 
     /// The gate's Redis: redis://host:port; with TLS rediss://host:port; with sentinels
-    /// redis+sentinel://host:port,host:port/NAME. It must be a master with the policy noeviction.
+    /// redis+sentinel://host:port,host:port/NAME, as a cluster redis+cluster://host:port,host:port. It must be a master
+    /// with the policy noeviction, or a cluster of such masters.
     #[arg(
         long,
         env = "GATE_REDIS_URL",

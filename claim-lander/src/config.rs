@@ -12,8 +12,8 @@ pub struct Config {
     pub database_url: Secret,
 
     /// The gate's Redis, `redis://host:port`; with TLS `rediss://`, through sentinels
-    /// `redis+sentinel://host:port,host:port/NAME`, but never a cluster. It gets reports how claims ended; claims
-    /// land without it too.
+    /// `redis+sentinel://host:port,host:port/NAME`, as a cluster `redis+cluster://host:port,host:port`. It gets reports
+    /// how claims ended; claims land without it too.
     #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
     pub gate_redis_url: Secret,
 

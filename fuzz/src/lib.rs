@@ -138,9 +138,9 @@ fn redis_address(data: &[u8]) {
         let read = RedisAddress::parse(&address);
         assert!(!format!("{read:?}").contains(PASSWORD), "a password is shown");
         match read {
-            Ok(_) => {
-                let is_one = RedisAddress::parse_one(&address).is_ok();
-                assert_eq!(is_one, !scheme.ends_with("cluster"), "one server, or a cluster");
+            Ok(read) => {
+                let is_cluster = scheme.ends_with("cluster");
+                assert_eq!(read.is_cluster(), is_cluster, "one server, or a cluster");
             }
             Err(error) => assert_secret(&error),
         }

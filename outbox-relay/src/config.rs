@@ -18,8 +18,9 @@ pub struct Config {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Secret,
 
-    /// The gate's Redis, `redis://host:port`, never a cluster: a master with noeviction. With TLS
-    /// `rediss://`, through sentinels `redis+sentinel://host:port,host:port/NAME`.
+    /// The gate's Redis, `redis://host:port`: a master with noeviction. With TLS `rediss://`,
+    /// through sentinels `redis+sentinel://host:port,host:port/NAME`, as a cluster
+    /// `redis+cluster://host:port,host:port`.
     #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
     pub gate_redis_url: Secret,
 

@@ -93,14 +93,33 @@ impl Outboxes {
         }
     }
 
-    /// Returns the lengths of all outboxes.
+    /// Returns the lengths of all outboxes that can be reached.
+    ///
+    /// # Errors
+    /// No server of the gates answers.
     async fn look(&mut self) -> Result<BTreeMap<TemplateId, u64>, GateError> {
         if self.scanned.is_none_or(|at| at.elapsed() >= SCAN_EVERY) {
             self.known = self.gate.outboxes().await?;
             self.scanned = Some(Instant::now());
         }
-        let lengths = self.gate.outbox_lens(&self.known).await?;
-        Ok(self.known.iter().copied().zip(lengths).collect())
+        let mut lengths = BTreeMap::new();
+        let mut failed = None;
+        for (template, length) in self.known.iter().zip(self.gate.outbox_lens(&self.known).await) {
+            match length {
+                Ok(length) => {
+                    lengths.insert(*template, length);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if lengths.is_empty() => Err(error),
+            Some(error) => {
+                runtime::seldom!("some outboxes cannot be reached", runtime::report(&error));
+                Ok(lengths)
+            }
+            None => Ok(lengths),
+        }
     }
 
     fn show(&mut self, lengths: &BTreeMap<TemplateId, u64>) {

@@ -19,7 +19,7 @@ pub struct Config {
     #[arg(long, env = "VIEW_REDIS_URL", hide_env_values = true)]
     pub view_redis_url: Secret,
 
-    /// The gate's Redis, addressed like the view's, but never a cluster: a master with noeviction.
+    /// The gate's Redis, addressed like the view's: a master with noeviction, or a cluster of such masters.
     #[arg(long, env = "GATE_REDIS_URL", hide_env_values = true)]
     pub gate_redis_url: Secret,
 

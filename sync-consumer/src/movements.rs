@@ -143,6 +143,17 @@ impl Movements {
         returned: &[Returned],
     ) -> anyhow::Result<()> {
         match self.apply_once(movement, returned).await {
+            // Its keeper sends the movement once its slot has a master; the gates of other slots need not wait.
+            Err(failure) if self.is_of_slot(movement, &failure).await => {
+                let why = format!(
+                    "template {}: {}",
+                    movement.template_id,
+                    runtime::report(failure.as_ref())
+                );
+                runtime::seldom!("movements are left to the keeper", why);
+                counter!(MOVEMENTS.name, "outcome" => "not_loaded").increment(1);
+                Ok(())
+            }
             // Its keeper begins a new epoch, which reads the stock from MySQL; other gates need not wait.
             Err(failure) if is_of_gate(&failure) => {
                 let template = TemplateId(movement.template_id);
@@ -153,6 +164,14 @@ impl Movements {
             }
             applied => applied,
         }
+    }
+
+    /// Returns whether the failure concerns the gates of some slots of a cluster, while others are reached: the slot is
+    /// moving, or its master is away.
+    async fn is_of_slot(&self, movement: &StockMovementRow, failure: &anyhow::Error) -> bool {
+        let Some(failure) = failure.downcast_ref::<GateError>() else { return false };
+        let template = TemplateId(movement.template_id);
+        failure.is_of_slot() || self.gate.reach().await.is_ok_and(|reach| !reach.has(template))
     }
 
     async fn apply_once(

@@ -162,7 +162,7 @@ impl Side {
 
     /// The client's call, as `lua/gate/claim.lua` lists keys and arguments.
     async fn command(&self, template: TemplateId) -> Result<Vec<String>> {
-        let run = self.gate.redis().run().await?.to_string();
+        let run = self.gate.run_of(template).await?.to_string();
         let mut command = vec!["EVALSHA".to_owned(), self.script().await?, "6".to_owned()];
         command.extend(keys(template));
         let now = self.clock.now().timestamp_millis().to_string();

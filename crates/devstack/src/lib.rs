@@ -33,6 +33,7 @@ pub use own::cluster::OwnCluster;
 pub use own::database::OwnDatabase;
 pub use own::pair::OwnPair;
 pub use own::sentinel::OwnSentinel;
+pub use own::slot_move::SlotMove;
 pub use own::view::OwnView;
 pub use paths::project_root;
 pub use platform::{Platform, PlatformOptions};

@@ -1,12 +1,14 @@
 //! [`RedisAddress`]: parsing and connecting.
 
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
 use redis::{
     AsyncConnectionConfig, ConnectionInfo, RedisError, RedisResult, aio::MultiplexedConnection,
 };
 
 use crate::{
-    AddressError, Masters, cluster::Cluster, hosts::server, options::Options, sentinel::Sentinels,
-    transport::Transport,
+    AddressError, Masters, Node, cluster::Cluster, hosts::server, masters::ALL_SLOTS,
+    options::Options, sentinel::Sentinels, transport::Transport,
 };
 
 /// Address of a server, of the master behind sentinels, or of a cluster.
@@ -54,17 +56,6 @@ impl RedisAddress {
         Ok(Self { route, transport })
     }
 
-    /// Like [`RedisAddress::parse`], but refuses a cluster, for callers whose keys must be on one server.
-    ///
-    /// # Errors
-    /// See [`AddressError`].
-    pub fn parse_one(url: &str) -> Result<Self, AddressError> {
-        match Self::parse(url)? {
-            Self { route: Route::Cluster(_), .. } => Err(AddressError::Cluster),
-            one => Ok(one),
-        }
-    }
-
     /// Connects to the server itself, to the current master according to the sentinels, or to every master of the
     /// cluster. A server named by a sentinel or a node must confirm that it is a master. `config` bounds the wait for
     /// each server; sentinels and nodes get half a second to answer.
@@ -86,6 +77,44 @@ impl RedisAddress {
 }
 
 impl RedisAddress {
+    /// Returns whether keys may move and masters may join.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.route, Route::Cluster(_))
+    }
+
+    /// Returns each range of slots with the master that has it, ordered, for callers that connect to each master by
+    /// itself. A slot without a master is in no range. A single server has all slots. `known` are masters of an earlier
+    /// answer: the nodes of the address may all be away.
+    ///
+    /// # Errors
+    /// No node of the cluster answers, or all of those that do are cut off from the others.
+    pub async fn slots(
+        &self,
+        known: &BTreeSet<Node>,
+    ) -> RedisResult<Vec<(RangeInclusive<u16>, Node)>> {
+        match &self.route {
+            Route::Server(_) | Route::Sentinels(_) => Ok(vec![(ALL_SLOTS, Node::the_only())]),
+            Route::Cluster(cluster) => cluster.slots(&self.transport, known).await,
+        }
+    }
+
+    /// Connects to one of the servers that [`RedisAddress::slots`] named, see [`RedisAddress::connect`].
+    ///
+    /// # Errors
+    /// It cannot be reached, or is not a master.
+    pub async fn connect_to(
+        &self,
+        node: &Node,
+        config: &AsyncConnectionConfig,
+    ) -> RedisResult<MultiplexedConnection> {
+        match (&self.route, node.place()) {
+            (Route::Cluster(cluster), Some((host, port))) => {
+                cluster.open(&self.transport, config, host, port).await
+            }
+            _ => Ok(self.connect(config).await?.at(0)),
+        }
+    }
+
     /// Returns a connection to the master that the master at `index` named in an `ASK`, for keys of a slot that is
     /// moving there. It may have joined after `masters` were connected.
     ///
@@ -168,13 +197,6 @@ mod tests {
         let error =
             refused(concat!("rediss://h?ssl-ca=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
         assert!(matches!(error, AddressError::Certificates { .. }), "{error}");
-    }
-
-    #[test]
-    fn a_cluster_is_refused_where_all_keys_must_be_on_one_server() {
-        let error = RedisAddress::parse_one("redis+cluster://a,b").unwrap_err();
-        assert_eq!(error, AddressError::Cluster);
-        RedisAddress::parse_one("redis+sentinel://a,b/gate").unwrap();
     }
 
     #[test]

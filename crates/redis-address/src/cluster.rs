@@ -1,14 +1,17 @@
 //! A cluster: its masters and their slots.
 
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
 use futures::future::try_join_all;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisConnectionInfo, RedisError, RedisResult,
     Value, aio::MultiplexedConnection, from_redis_value,
 };
+use tokio::time::timeout;
 
 use crate::{
-    AddressError, Masters,
-    hosts::{Hosts, login_of},
+    AddressError, Masters, Node,
+    hosts::{ANSWER_MAX, Hosts, login_of},
     masters::Master,
     transport::Transport,
 };
@@ -58,6 +61,33 @@ impl Cluster {
             RedisResult::Ok(Master { host, port, slots, connection })
         });
         Masters::of_cluster(try_join_all(opened).await?)
+    }
+
+    /// Returns each range of slots with its master, ordered. Asks the nodes of the address, and if none of them answers,
+    /// those that `known` names.
+    pub(crate) async fn slots(
+        &self,
+        transport: &Transport,
+        known: &BTreeSet<Node>,
+    ) -> RedisResult<Vec<(RangeInclusive<u16>, Node)>> {
+        let problem = "no node says who has which slots";
+        let failure = match self.hosts.ask(transport, problem, ranges).await {
+            Ok(found) => {
+                // The answer may be out of date.
+                self.hosts.ask_another_than(found.by);
+                return Ok(named(found.answer, &host_of(self.hosts.each[found.by].addr())));
+            }
+            Err(failure) => failure,
+        };
+        // The timeout below already covers connecting.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None);
+        for (host, port) in known.iter().filter_map(Node::place) {
+            let asked = async { ranges(self.open(transport, &config, host, port).await?).await };
+            if let Ok(Ok(answer)) = timeout(ANSWER_MAX, asked).await {
+                return Ok(named(answer, host));
+            }
+        }
+        Err(failure)
     }
 
     /// Connects to a node that another node named, and checks that it is a master.
@@ -148,6 +178,15 @@ pub(crate) fn range(parts: Vec<Value>) -> RedisResult<Range> {
         return Err(RedisError::from((ErrorKind::Io, problem)));
     }
     Ok((first, last, (host.filter(|host| !host.is_empty()), port)))
+}
+
+/// Orders the ranges. `asked` is the host of the node that reported them.
+fn named(mut ranges: Vec<Range>, asked: &str) -> Vec<(RangeInclusive<u16>, Node)> {
+    ranges.sort_unstable_by_key(|(first, _, _)| *first);
+    let named = |(first, last, (host, port)): Range| {
+        (first..=last, Node::at(host.unwrap_or_else(|| asked.to_owned()), port))
+    };
+    ranges.into_iter().map(named).collect()
 }
 
 /// Groups the ranges by master.

@@ -22,9 +22,6 @@ pub enum AddressError {
     /// Sentinels watch many masters; the address must name one.
     #[error("names sentinels and no master: end it with /NAME, as the sentinels call it")]
     NoName,
-    /// The address is that of a cluster, but a single server is needed.
-    #[error("is that of a cluster; the gate is one server, or the one that sentinels name")]
-    Cluster,
     /// An unknown option, or one that belongs to another kind of address.
     #[error("has the option {name}, which an address of this kind does not have")]
     Option {

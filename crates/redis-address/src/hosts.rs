@@ -15,7 +15,7 @@ use crate::{AddressError, transport::Transport};
 
 /// Time that one server has to connect and answer before the next is asked. These servers have little other work, and
 /// no request is served meanwhile.
-const ANSWER_MAX: Duration = Duration::from_millis(500);
+pub(crate) const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// A list of at least one server.
 #[derive(Debug)]

@@ -8,6 +8,9 @@ use redis::{ErrorKind, RedisError, RedisResult, aio::MultiplexedConnection};
 /// Number of slots of every cluster (Redis Cluster specification, "Key distribution model").
 const SLOTS: u16 = 16_384;
 
+/// The slots of a single server.
+pub(crate) const ALL_SLOTS: RangeInclusive<u16> = 0..=SLOTS - 1;
+
 /// Hash that maps a key to its slot (same source).
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 

@@ -44,6 +44,12 @@ impl GateError {
         matches!(self, Self::Refused { source, .. } if source.code() == Some("OOM"))
     }
 
+    /// Returns whether a cluster refused the call because of the template's slot: it is moving, or is with another
+    /// master, or with none. No other template needs to wait for it.
+    pub fn is_of_slot(&self) -> bool {
+        matches!(self, Self::Refused { source, .. } if source.is_cluster_error())
+    }
+
     /// Returns whether the gate's keys, not Redis, are at fault: a key has another type, or a script cannot read its
     /// text. The call keeps failing until a new epoch begins.
     pub fn is_of_keys(&self) -> bool {

@@ -74,7 +74,7 @@ impl Gate {
         passed: usize,
         limit: usize,
     ) -> Result<Flights, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.redis.live(key).await?;
         let result = redis::cmd("ZRANGE")
             .arg(key)
             .arg("-inf")
@@ -86,7 +86,7 @@ impl Gate {
             .arg("WITHSCORES")
             .query_async(&mut live.connection.clone())
             .await;
-        let members: Vec<RawFlight> = self.checked(call, &live, result).await?;
+        let members: Vec<RawFlight> = live.checked(call, result).await?;
         let admissions: Vec<_> = members.iter().filter_map(read_raw).collect();
         Ok(Flights { unreadable: members.len() - admissions.len(), admissions })
     }
@@ -110,7 +110,7 @@ impl Gate {
     }
 
     async fn find_flight(&self, key: &str, id: ClaimId) -> Result<Option<InFlight>, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.redis.live(key).await?;
         let mut cursor = 0_u64;
         loop {
             let result = redis::cmd("ZSCAN")
@@ -123,7 +123,7 @@ impl Gate {
                 .query_async(&mut live.connection.clone())
                 .await;
             let (next, found): (u64, Vec<RawFlight>) =
-                self.checked("find_in_flight", &live, result).await?;
+                live.checked("find_in_flight", result).await?;
             if let Some(entry) = found.iter().find_map(read_raw) {
                 return Ok(Some(entry));
             }
@@ -149,9 +149,9 @@ impl Gate {
     }
 
     async fn count(&self, call: &'static str, key: &str) -> Result<u64, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.redis.live(key).await?;
         let result = redis::cmd("ZCARD").arg(key).query_async(&mut live.connection.clone()).await;
-        self.checked(call, &live, result).await
+        live.checked(call, result).await
     }
 }
 

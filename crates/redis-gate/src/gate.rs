@@ -7,7 +7,7 @@ use coupon::{Claim, ClaimId, Epoch, TemplateId, UserId};
 use redis::{FromRedisValue, RedisResult, ScriptInvocation, Value};
 
 use crate::{
-    GateError, GateRedis, QueueOptions, Verdict,
+    GateError, GateRedis, GateServer, QueueOptions, Verdict,
     connection::Live,
     keys::Keys,
     replica::{Replicated, Rounds, lacks_script},
@@ -18,7 +18,7 @@ use crate::{
 /// How often a script is loaded for one call: it may be flushed again before the call arrives.
 const LOADED_MAX: u32 = 2;
 
-/// The gates of all templates, on one Redis.
+/// The gates of all templates, on one Redis or on the masters of a cluster.
 #[derive(Clone)]
 pub struct Gate {
     pub(crate) redis: GateRedis,
@@ -46,6 +46,16 @@ impl Gate {
 
     pub(crate) fn keys(&self, template: TemplateId) -> Keys {
         Keys::new(&self.prefix, template)
+    }
+
+    /// Returns the server that has the gate of `template`, as this process knows; `None`: no server has it now.
+    pub fn server_of(&self, template: TemplateId) -> Option<GateServer> {
+        self.redis.node_of(&self.keys(template).meta())
+    }
+
+    /// Returns the connection to the server that has the gate of `template`.
+    pub(crate) async fn live(&self, template: TemplateId) -> Result<Live, GateError> {
+        self.redis.live(&self.keys(template).meta()).await
     }
 
     /// Returns the same gates with a connection of their own, for calls that must not wait behind claims.
@@ -82,7 +92,7 @@ impl Gate {
         queueing: QueueOptions,
     ) -> Result<(Verdict, Duration), GateError> {
         let asked = ClaimCall { claim: Cow::Borrowed(claim), epoch, now, queueing, touch: false };
-        let live = self.redis.live().await?;
+        let live = self.live(claim.template_id).await?;
         let script = &self.scripts.claim;
         let call = asked.call(script, &asked.keys(&self.keys(claim.template_id)), &live.run);
         let mut connection = live.connection.clone();
@@ -97,7 +107,7 @@ impl Gate {
                 Err(error) => Err(error),
             };
         }
-        let answer = self.checked("claim", &live, result).await?;
+        let answer = live.checked("claim", result).await?;
         let verdict = verdict(&answer, &live.run).ok_or(GateError::Unreadable { call: "claim" })?;
         Ok((verdict, wait(&answer)))
     }
@@ -117,7 +127,9 @@ impl Gate {
     ) -> Result<Replicated, GateError> {
         let asked =
             ClaimCall { claim: Cow::Owned(claim.clone()), epoch, now, queueing, touch: true };
-        self.rounds.ask(asked.keys(&self.keys(claim.template_id)), asked, copies).await
+        let server =
+            self.server_of(claim.template_id).ok_or(GateError::Unreachable { source: None })?;
+        self.rounds.ask(&server, asked.keys(&self.keys(claim.template_id)), asked, copies).await
     }
 
     /// Settles admissions that landed in `epoch`. Returns how many were pending or queued; `None` under another epoch
@@ -132,7 +144,7 @@ impl Gate {
         landed: &[(UserId, ClaimId)],
     ) -> Result<Option<u32>, GateError> {
         let keys = self.keys(template);
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut call = self.scripts.settle.key(keys.meta());
         call.key(keys.users(epoch))
             .key(keys.inflight(epoch))
@@ -159,7 +171,7 @@ impl Gate {
         id: ClaimId,
     ) -> Result<Option<bool>, GateError> {
         let keys = self.keys(template);
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut call = self.scripts.release.key(keys.meta());
         call.key(keys.users(epoch))
             .key(keys.inflight(epoch))
@@ -186,7 +198,7 @@ impl Gate {
         epoch: Epoch,
         what: &str,
     ) -> Result<(), GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut call = self.scripts.mark_unreadable.key(self.keys(template).meta());
         call.arg(epoch.0).arg(what);
         let _: i64 = self.invoke("mark_unreadable", live, &call).await?;
@@ -204,16 +216,6 @@ impl Gate {
         if lacks_script(&result) {
             result = invocation.invoke_async(&mut live.connection.clone()).await;
         }
-        self.checked(call, &live, result).await
-    }
-
-    /// Distinguishes an error answered by Redis from a missing answer.
-    pub(crate) async fn checked<T>(
-        &self,
-        call: &'static str,
-        live: &Live,
-        result: RedisResult<T>,
-    ) -> Result<T, GateError> {
-        self.redis.checked(call, live, result).await
+        live.checked(call, result).await
     }
 }

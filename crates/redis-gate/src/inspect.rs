@@ -6,8 +6,9 @@ use std::{
 };
 
 use coupon::{ClaimMode, Epoch, TemplateId, TemplateState, UserId, limit};
+use futures::future::join_all;
 
-use crate::{Entry, Gate, GateError, Run, keys::Keys, verdict::read_number};
+use crate::{Entry, Gate, GateError, Run, connection::Live, keys::Keys, verdict::read_number};
 
 /// Keys or members per SCAN step: a fraction of a millisecond, so that claims hardly wait.
 pub(crate) const SCAN_KEYS: usize = 1000;
@@ -37,7 +38,9 @@ const OF_EACH: [&str; 3] = ["phase", "epoch", "users"];
 pub struct Meta {
     pub phase: Phase,
     pub epoch: Epoch,
-    /// Whether the current run of Redis loaded it.
+    /// The run of the server that has it.
+    pub run: Run,
+    /// Whether that run loaded it.
     pub of_this_run: bool,
     /// Number of entries that there must be.
     pub users: u64,
@@ -99,39 +102,62 @@ impl Gate {
     /// # Errors
     /// No answer, or a key of another type ([`GateError::is_of_keys`]).
     pub async fn meta(&self, template: TemplateId) -> Result<Option<Meta>, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let result = redis::cmd("HGETALL")
             .arg(self.keys(template).meta())
             .query_async(&mut live.connection.clone())
             .await;
-        let fields: RawFields = self.checked("meta", &live, result).await?;
+        let fields: RawFields = live.checked("meta", result).await?;
         if fields.is_empty() {
             return Ok(None);
         }
         Ok(Some(read_meta(&fields, &live.run)))
     }
 
-    /// Lists the templates that have a gate here, in any phase and of any run. Scans all keys of Redis: up to five
-    /// for each gate, however many users it has.
+    /// Lists the templates that have a gate on a server that answers, in any phase and of any run. Scans all keys of
+    /// Redis: up to five for each gate, however many users it has.
     pub async fn templates(&self) -> Result<BTreeSet<TemplateId>, GateError> {
         self.scan("meta", None, |key| Keys::of_meta(self.prefix(), key)).await
     }
 
-    /// Lists every epoch of every template that has users, in-flight or queued entries here.
+    /// Lists every epoch of every template that has users, in-flight or queued entries on a server that answers.
     pub(crate) async fn epochs(&self) -> Result<BTreeSet<(TemplateId, Epoch)>, GateError> {
         self.scan("*", None, |key| Keys::of_epoch(self.prefix(), key)).await
     }
 
-    /// Lists what `read` finds in the names of all keys of this part and, if given, of this type.
+    /// Lists what `read` finds in the names of all keys of this part and, if given, of this type. Servers that are away
+    /// are left out.
+    ///
+    /// # Errors
+    /// No server answers.
     pub(crate) async fn scan<T: Ord>(
         &self,
         part: &str,
         kind: Option<&str>,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<BTreeSet<T>, GateError> {
-        let live = self.redis.live().await?;
+        let servers = self.redis.live_each().await.into_iter();
+        let scans = servers.map(async |(_, live)| self.scan_one(&live?, part, kind, &read).await);
+        let mut found = None;
+        let mut failed = None;
+        for scanned in join_all(scans).await {
+            match scanned {
+                Ok(of_one) => found.get_or_insert_with(BTreeSet::new).extend(of_one),
+                Err(error) => failed = Some(error),
+            }
+        }
+        found.ok_or_else(|| failed.unwrap_or(GateError::Unreachable { source: None }))
+    }
+
+    async fn scan_one<T>(
+        &self,
+        live: &Live,
+        part: &str,
+        kind: Option<&str>,
+        read: &impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, GateError> {
         let pattern = Keys::pattern(self.prefix(), part);
-        let mut found = BTreeSet::new();
+        let mut found = Vec::new();
         let mut cursor = 0_u64;
         loop {
             let mut scan = redis::cmd("SCAN");
@@ -140,10 +166,10 @@ impl Gate {
                 scan.arg("TYPE").arg(kind);
             }
             let result = scan.query_async(&mut live.connection.clone()).await;
-            let (next, keys): (u64, Vec<Vec<u8>>) = self.checked("scan", &live, result).await?;
+            let (next, keys): (u64, Vec<Vec<u8>>) = live.checked("scan", result).await?;
             // All our keys are text.
             let names = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
-            found.extend(names.filter_map(&read));
+            found.extend(names.filter_map(read));
             if next == 0 {
                 return Ok(found);
             }
@@ -161,7 +187,7 @@ impl Gate {
         template: TemplateId,
         epoch: Epoch,
     ) -> Result<Option<(Meta, Held)>, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let keys = self.keys(template);
         let result = redis::pipe()
             .atomic()
@@ -179,7 +205,7 @@ impl Gate {
             .query_async(&mut live.connection.clone())
             .await;
         let (fields, in_flight, queued, users, _waiting): (RawFields, u64, u64, u64, u64) =
-            self.checked("account", &live, result).await?;
+            live.checked("account", result).await?;
         let meta = read_meta(&fields, &live.run);
         let held = Held { admissions: in_flight.saturating_add(queued), users };
         Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, held)))
@@ -187,12 +213,12 @@ impl Gate {
 
     /// Counts the users with an entry. Fewer than [`Meta::users`] means that some are lost.
     pub async fn user_count(&self, template: TemplateId, epoch: Epoch) -> Result<u64, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let result = redis::cmd("HLEN")
             .arg(self.keys(template).users(epoch))
             .query_async(&mut live.connection.clone())
             .await;
-        self.checked("user_count", &live, result).await
+        live.checked("user_count", result).await
     }
 
     /// Reads a user's entry.
@@ -205,13 +231,13 @@ impl Gate {
         epoch: Epoch,
         user: UserId,
     ) -> Result<Option<Entry>, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let result = redis::cmd("HGET")
             .arg(self.keys(template).users(epoch))
             .arg(user.0)
             .query_async(&mut live.connection.clone())
             .await;
-        let bytes: Option<Vec<u8>> = self.checked("entry", &live, result).await?;
+        let bytes: Option<Vec<u8>> = live.checked("entry", result).await?;
         bytes
             .map(|bytes| Entry::decode(&bytes))
             .transpose()
@@ -256,7 +282,7 @@ impl Gate {
         epoch: Epoch,
         cursor: u64,
     ) -> Result<(u64, Vec<(String, V)>), GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let result = redis::cmd("HSCAN")
             .arg(self.keys(template).users(epoch))
             .arg(cursor)
@@ -264,7 +290,7 @@ impl Gate {
             .arg(SCAN_KEYS)
             .query_async(&mut live.connection.clone())
             .await;
-        let (next, fields): (u64, Vec<(Vec<u8>, V)>) = self.checked(call, &live, result).await?;
+        let (next, fields): (u64, Vec<(Vec<u8>, V)>) = live.checked(call, result).await?;
         let named =
             |(name, value): (Vec<u8>, V)| (String::from_utf8_lossy(&name).into_owned(), value);
         Ok((next, fields.into_iter().map(named).collect()))
@@ -280,13 +306,13 @@ impl Gate {
         if users.is_empty() {
             return Ok(Vec::new());
         }
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut pipe = redis::pipe();
         for user in users {
             pipe.cmd("HEXISTS").arg(self.keys(template).users(epoch)).arg(user.0);
         }
         let result = pipe.query_async(&mut live.connection.clone()).await;
-        let there: Vec<bool> = self.checked("entries", &live, result).await?;
+        let there: Vec<bool> = live.checked("entries", result).await?;
         Ok(users.iter().zip(there).filter(|(_, there)| !there).map(|(user, _)| *user).collect())
     }
 
@@ -338,6 +364,7 @@ pub(crate) fn read_meta(fields: &RawFields, run: &Run) -> Meta {
         // An unreadable gate answers no claims, like a loading one, until it is rebuilt.
         phase: if is_opened && damage.is_none() { Phase::Open } else { Phase::Loading },
         epoch: Epoch(number("epoch")),
+        run: run.clone(),
         of_this_run: text("run") == run.as_str(),
         users: number("users").unsigned_abs(),
         stock: number("stock"),

@@ -50,7 +50,7 @@ impl Gate {
         returned: &[Returned],
     ) -> Result<Moved, GateError> {
         let keys = self.keys(template);
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut call = self.scripts.apply_movement.key(keys.meta());
         call.key(keys.users(epoch));
         call.arg(epoch.0).arg(live.run.as_str()).arg(seq).arg(delta_stock);
@@ -72,7 +72,7 @@ impl Gate {
         state: TemplateState,
         mode: ClaimMode,
     ) -> Result<Option<bool>, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut call = self.scripts.set_state.key(self.keys(template).meta());
         call.arg(epoch.0).arg(live.run.as_str()).arg(version).arg(state.word());
         call.arg(mode.word());
@@ -95,7 +95,7 @@ impl Gate {
         now: DateTime<Utc>,
     ) -> Result<Unloaded, GateError> {
         let keys = self.keys(template);
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut call = self.scripts.unload.key(keys.meta());
         call.key(keys.users(epoch))
             .key(keys.inflight(epoch))

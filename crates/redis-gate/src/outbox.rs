@@ -7,9 +7,15 @@
 use std::{collections::HashSet, time::Duration};
 
 use coupon::{ClaimId, Epoch, TemplateId, UserId};
+use futures::future::join_all;
 use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
-use crate::{Gate, GateError, OutboxEntry, Run, connection::Live, keys::Keys};
+use crate::{
+    Gate, GateError, OutboxEntry, Run,
+    connection::Live,
+    keys::Keys,
+    many::{Answers, Part, in_order},
+};
 
 /// The relays' consumer group.
 const GROUP: &str = "relay";
@@ -60,7 +66,7 @@ impl Gate {
         entry: Option<&str>,
     ) -> Result<bool, GateError> {
         let keys = self.keys(template);
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         if live.run != *run {
             return Ok(false);
         }
@@ -77,7 +83,7 @@ impl Gate {
         Ok(confirmed == 1)
     }
 
-    /// Lists the templates that have an outbox here, perhaps an empty one. Scans all keys of Redis.
+    /// Lists the templates that have an outbox, perhaps an empty one, on a server that answers. Scans all keys of Redis.
     pub async fn outboxes(&self) -> Result<Vec<TemplateId>, GateError> {
         let read = |key: &str| Keys::of_outbox(self.prefix(), key);
         Ok(self.scan("outbox", Some("stream"), read).await?.into_iter().collect())
@@ -85,32 +91,40 @@ impl Gate {
 
     /// Counts the entries of an outbox.
     pub async fn outbox_len(&self, template: TemplateId) -> Result<u64, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let result = redis::cmd("XLEN")
             .arg(self.keys(template).outbox())
             .query_async(&mut live.connection.clone())
             .await;
-        self.checked("outbox_len", &live, result).await
+        live.checked("outbox_len", result).await
     }
 
-    /// Counts the entries of many outboxes, in their order, in one round trip for each thousand. A key of another type
-    /// holds none: the rebuild of its gate removes it.
-    pub async fn outbox_lens(&self, templates: &[TemplateId]) -> Result<Vec<u64>, GateError> {
-        let mut lengths = Vec::with_capacity(templates.len());
-        for some in templates.chunks(LENGTHS_AT_ONCE) {
-            let live = self.redis.live().await?;
+    /// Counts the entries of many outboxes, in their order, in one round trip for each thousand of a server. A key of
+    /// another type holds none: the rebuild of its gate removes it.
+    pub async fn outbox_lens(&self, templates: &[TemplateId]) -> Vec<Result<u64, GateError>> {
+        let parts = self.parts(templates, |template| *template).into_iter();
+        let answered = join_all(parts.map(async |part| {
+            let lengths = self.lens_of(&part).await;
+            part.answered(lengths)
+        }));
+        in_order(templates.len(), answered.await)
+    }
+
+    async fn lens_of(&self, part: &Part<'_, TemplateId>) -> Result<Answers<u64>, GateError> {
+        let live = part.live().await?;
+        let mut lengths = Vec::with_capacity(part.items.len());
+        for some in part.items.chunks(LENGTHS_AT_ONCE) {
             let mut pipe = redis::pipe();
             pipe.ignore_errors();
             for template in some {
-                pipe.cmd("XLEN").arg(self.keys(*template).outbox());
+                pipe.cmd("XLEN").arg(self.keys(**template).outbox());
             }
             let result = pipe.query_async(&mut live.connection.clone()).await;
-            let some: Vec<RedisResult<u64>> = self.checked("outbox_lens", &live, result).await?;
+            let some: Vec<RedisResult<u64>> = live.checked("outbox_lens", result).await?;
             for length in some {
-                match self.checked("outbox_lens", &live, length).await {
-                    Err(error) if error.is_of_keys() => lengths.push(0),
-                    length => lengths.push(length?),
-                }
+                let length = live.checked("outbox_lens", length).await;
+                let is_of_keys = length.as_ref().is_err_and(GateError::is_of_keys);
+                lengths.push(if is_of_keys { Ok(0) } else { length });
             }
         }
         Ok(lengths)
@@ -124,7 +138,7 @@ impl Gate {
         template: TemplateId,
         mut claims: HashSet<ClaimId>,
     ) -> Result<HashSet<ClaimId>, GateError> {
-        let live = self.redis.live().await?;
+        let live = self.live(template).await?;
         let mut from = "-".to_owned();
         while !claims.is_empty() {
             let result = redis::cmd("XRANGE")
@@ -136,7 +150,7 @@ impl Gate {
                 .query_async(&mut live.connection.clone())
                 .await;
             let entries: Vec<(String, Vec<Vec<u8>>)> =
-                self.checked("missing_in_outbox", &live, result).await?;
+                live.checked("missing_in_outbox", result).await?;
             let Some((last, _)) = entries.last() else { break };
             from = format!("({last}");
             for id in entries.iter().filter_map(|(_, fields)| OutboxEntry::claim_id(fields)) {
@@ -167,7 +181,7 @@ impl Gate {
         read.arg("GROUP").arg(GROUP).arg(worker).arg("COUNT").arg(max);
         read.arg("STREAMS").arg(&key).arg(from);
         loop {
-            let live = self.redis.live().await?;
+            let live = self.live(template).await?;
             let answer = self.as_group("read_outbox", &live, &key, &read).await?;
             // Nothing, or one stream with its entries.
             let streams: Option<Vec<(Vec<u8>, Vec<RawEntry>)>> = parse("read_outbox", &answer)?;
@@ -194,7 +208,7 @@ impl Gate {
         let idle_ms = i64::try_from(idle.as_millis()).unwrap_or(i64::MAX);
         let mut from = "0-0".to_owned();
         loop {
-            let live = self.redis.live().await?;
+            let live = self.live(template).await?;
             let mut take = redis::cmd("XAUTOCLAIM");
             take.arg(&key).arg(GROUP).arg(worker).arg(idle_ms).arg(&from).arg("COUNT").arg(max);
             let answer = self.as_group("take_over_outbox", &live, &key, &take).await?;
@@ -225,7 +239,7 @@ impl Gate {
     ) -> Result<bool, GateError> {
         let key = self.keys(template).outbox();
         for ids in ids.chunks(TRIM_MAX) {
-            let live = self.redis.live().await?;
+            let live = self.live(template).await?;
             if live.run != *run {
                 return Ok(false);
             }
@@ -234,7 +248,7 @@ impl Gate {
             let removed: i64 = self.invoke("relayed", live.clone(), &call).await?;
             if removed != 1 {
                 // The server has changed under this connection; the next one learns its run.
-                self.redis.forget(&live).await;
+                live.forget().await;
                 return Ok(false);
             }
         }
@@ -260,7 +274,7 @@ impl Gate {
             }
             result = command.query_async(&mut connection).await;
         }
-        self.checked(call, live, result).await
+        live.checked(call, result).await
     }
 
     /// Converts the entries that a relay was given. Takes those removed meanwhile off its list. `None` if all of them
@@ -277,7 +291,7 @@ impl Gate {
         }
         // The clock that made the ids.
         let result = redis::cmd("TIME").query_async(&mut live.connection.clone()).await;
-        let (seconds, micros): (u64, u64) = self.checked("time", live, result).await?;
+        let (seconds, micros): (u64, u64) = live.checked("time", result).await?;
         let now_ms = seconds.saturating_mul(1000).saturating_add(micros / 1000);
         let mut entries = Vec::new();
         let mut removed = Vec::new();

@@ -1,11 +1,13 @@
 //! Claims that count only once replicas have them: many claims, then one WAIT for all of them.
 //!
 //! WAIT covers what its own connection wrote, and blocks everything behind it there. Therefore these claims have a
-//! connection of their own, and one task sends them in rounds: those that arrive during a round form the next.
+//! connection of their own, and one task sends them in rounds: those that arrive during a round form the next. Each
+//! server has its own rounds, because one whose replicas are away takes the full time for each of them.
 
 use std::{
+    collections::HashMap,
     io,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -13,8 +15,8 @@ use redis::{FromRedisValue, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    GateError, GateRedis, Verdict,
-    connection::Live,
+    GateError, GateRedis, GateServer, Verdict,
+    connection::{Live, Server},
     scripts::Scripts,
     verdict::{ClaimCall, verdict, wait},
 };
@@ -22,7 +24,7 @@ use crate::{
 /// Most claims of a round: some milliseconds of scripts, which other connections wait for.
 const ROUND_MAX: usize = 256;
 
-/// Most claims that wait for a round. While a replica is away each round takes its full time, and more claims would use
+/// Most claims that wait for a round of one server. While a replica is away each round takes its full time, and more claims would use
 /// up the permits of their process.
 const WAITING_MAX: usize = 16 * ROUND_MAX;
 
@@ -42,11 +44,12 @@ pub struct Replicated {
 
 type Answer = Result<Replicated, GateError>;
 
-/// The rounds of one process. Their task starts with the first claim and ends with the last [`crate::Gate`].
+/// The rounds of one process. The task of a server starts with its first claim, and ends with the last [`crate::Gate`]
+/// or after the server has lost its slots.
 pub(crate) struct Rounds {
     redis: GateRedis,
     scripts: Arc<Scripts>,
-    waiting: OnceLock<mpsc::Sender<One>>,
+    waiting: Mutex<HashMap<GateServer, mpsc::Sender<One>>>,
 }
 
 /// A claim that waits for its round.
@@ -60,37 +63,46 @@ struct One {
 impl Rounds {
     /// Creates rounds on a connection of their own.
     pub(crate) fn new(redis: GateRedis, scripts: Arc<Scripts>) -> Self {
-        Self { redis, scripts, waiting: OnceLock::new() }
+        Self { redis, scripts, waiting: Mutex::default() }
     }
 
-    /// Sends one claim with the next round.
+    /// Sends one claim with the next round of its server.
     pub(crate) async fn ask(
         &self,
+        server: &GateServer,
         keys: [String; 6],
         asked: ClaimCall<'static>,
         copies: u32,
     ) -> Answer {
-        let waiting = self.waiting.get_or_init(|| {
-            let (sender, waiting) = mpsc::channel(WAITING_MAX);
-            tokio::spawn(run(self.redis.clone(), Arc::clone(&self.scripts), waiting));
-            sender
-        });
         let (answer, answered) = oneshot::channel();
-        // Nothing was sent if there is no room. The task ends only with the process.
+        // Nothing was sent if there is no room. The task ends only after it has answered all that wait.
         let one = One { keys, asked, copies, answer };
-        waiting.try_send(one).map_err(|_| GateError::Unreachable { source: None })?;
+        self.of(server).try_send(one).map_err(|_| GateError::Unreachable { source: None })?;
         let ended = |_| GateError::Unknown {
             call: "claim",
             source: io::Error::from(io::ErrorKind::BrokenPipe).into(),
         };
         answered.await.map_err(ended)?
     }
+
+    /// Returns where claims wait for the rounds of a server.
+    fn of(&self, server: &GateServer) -> mpsc::Sender<One> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = waiting.get(server) {
+            return sender.clone();
+        }
+        waiting.retain(|known, _| self.redis.has(known));
+        let (sender, of_server) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(run(self.redis.server(server), Arc::clone(&self.scripts), of_server));
+        waiting.insert(server.clone(), sender.clone());
+        sender
+    }
 }
 
-async fn run(redis: GateRedis, scripts: Arc<Scripts>, mut waiting: mpsc::Receiver<One>) {
+async fn run(server: Arc<Server>, scripts: Arc<Scripts>, mut waiting: mpsc::Receiver<One>) {
     let mut round = Vec::with_capacity(ROUND_MAX);
     while waiting.recv_many(&mut round, ROUND_MAX).await > 0 {
-        let answers = ask_all(&redis, &scripts, &round).await;
+        let answers = ask_all(&server, &scripts, &round).await;
         for (one, answer) in round.drain(..).zip(answers) {
             // A caller that is gone needs no answer.
             drop(one.answer.send(answer));
@@ -99,8 +111,8 @@ async fn run(redis: GateRedis, scripts: Arc<Scripts>, mut waiting: mpsc::Receive
 }
 
 /// Sends a round, and returns its answers in the same order.
-async fn ask_all(redis: &GateRedis, scripts: &Scripts, round: &[One]) -> Vec<Answer> {
-    let live = match redis.live().await {
+async fn ask_all(server: &Arc<Server>, scripts: &Scripts, round: &[One]) -> Vec<Answer> {
+    let live = match server.live().await {
         Ok(live) => live,
         Err(error) => return round.iter().map(|_| Err(error.clone())).collect(),
     };
@@ -112,19 +124,19 @@ async fn ask_all(redis: &GateRedis, scripts: &Scripts, round: &[One]) -> Vec<Ans
             Err(error) => Err(error),
         };
     }
-    let mut results = match redis.checked("claim", &live, results).await {
+    let mut results = match live.checked("claim", results).await {
         Ok(results) => results,
         Err(error) => return round.iter().map(|_| Err(error.clone())).collect(),
     };
     let copies = match results.pop() {
-        Some(waited) => read::<u32>(redis, &live, "wait", waited).await,
+        Some(waited) => read::<u32>(&live, "wait", waited).await,
         None => Err(GateError::Unreadable { call: "wait" }),
     };
     // Without an answer to WAIT no copy is known.
     let copies = copies.unwrap_or(0);
     let mut answers = Vec::with_capacity(round.len());
     for (one, result) in round.iter().zip(results) {
-        let answer = read::<Vec<Value>>(redis, &live, "claim", result).await;
+        let answer = read::<Vec<Value>>(&live, "claim", result).await;
         let known = answer.and_then(|answer| {
             let known = verdict(&answer, &live.run).map(|verdict| (verdict, wait(&answer)));
             known.ok_or(GateError::Unreadable { call: "claim" })
@@ -157,11 +169,10 @@ pub(crate) fn lacks_script<T>(result: &RedisResult<T>) -> bool {
 }
 
 async fn read<T: FromRedisValue>(
-    redis: &GateRedis,
     live: &Live,
     call: &'static str,
     result: RedisResult<Value>,
 ) -> Result<T, GateError> {
     let result = result.and_then(|value| Ok(T::from_redis_value(value)?));
-    redis.checked(call, live, result).await
+    live.checked(call, result).await
 }

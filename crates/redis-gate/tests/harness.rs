@@ -98,7 +98,7 @@ impl TestGate {
             numbers: vec![1],
             look_in_mysql: false,
             admitted_at: None,
-            run: self.gate.redis().run().await.unwrap(),
+            run: self.gate.run_of(TEMPLATE).await.unwrap(),
         }
     }
 

@@ -17,5 +17,6 @@ mod verdicts;
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
+    mod cluster;
     mod sentinel;
 }

@@ -250,7 +250,7 @@ impl Pair {
         claim.id = real_id(id);
         let asking = self.gate.gate.claim(&claim, real(epoch), at(when), QueueOptions::direct());
         let verdict = known_to_model(asking.await.unwrap());
-        let run = self.gate.gate.redis().run().await.unwrap();
+        let run = self.gate.gate.run_of(TEMPLATE).await.unwrap();
         assert_eq!(verdict, real_verdict(self.model.claim(RULES, epoch, when, asked), run));
     }
 

@@ -6,7 +6,7 @@ use coupon::{
     AcceptAfter, Admission, Claim, ClaimId, ClaimMode, Epoch, QueuedClaim, TemplateId,
     TemplateState, UserId,
 };
-use redis_gate::{GateRedis, OutboxFrom, OutboxRead, QueueOptions, Run, Verdict};
+use redis_gate::{Gate, GateRedis, OutboxFrom, OutboxRead, QueueOptions, Run, Verdict};
 
 use crate::harness::{
     EPOCH, OwnRedis, TEMPLATE, TestGate, USER, again, claim, now, queued_facts, raw, send,
@@ -86,8 +86,9 @@ async fn the_lengths_of_thousands_of_outboxes_come_in_their_order() {
     asked[1_700] = TEMPLATE;
     let mut lengths = vec![0; asked.len()];
     lengths[1_700] = 2;
-    assert_eq!(gate.gate.outbox_lens(&asked).await.unwrap(), lengths);
-    assert!(gate.gate.outbox_lens(&[]).await.unwrap().is_empty());
+    let counted = gate.gate.outbox_lens(&asked).await;
+    assert_eq!(counted.into_iter().map(Result::unwrap).collect::<Vec<_>>(), lengths);
+    assert!(gate.gate.outbox_lens(&[]).await.is_empty());
 }
 
 #[tokio::test]
@@ -137,7 +138,8 @@ async fn a_published_claim_is_confirmed_only_by_its_own_gate_and_leaves_the_outb
     let first = claim(USER, "a", 1);
     let (_, entry, run) = gate.queue(&first).await;
     let server = OwnRedis::start("other run", &[]).await;
-    let other = GateRedis::connect(&server.url).await.unwrap().run().await.unwrap();
+    let other = Gate::new(GateRedis::connect(&server.url).await.unwrap(), "");
+    let other = other.run_of(TEMPLATE).await.unwrap();
     let confirm = async |epoch: Epoch, run: &Run, user: UserId, entry: Option<&str>| {
         gate.gate.published(TEMPLATE, epoch, run, user, first.id, entry).await.unwrap()
     };

@@ -20,7 +20,7 @@ const OTHER: UserId = UserId(71);
 async fn a_queued_claim_takes_what_an_admission_takes_and_is_not_in_flight() {
     let gate = TestGate::open("queued", queued_facts()).await;
     let first = claim(USER, "a", 2);
-    let run = gate.gate.redis().run().await.unwrap();
+    let run = gate.gate.run_of(TEMPLATE).await.unwrap();
     let Verdict::Queued { numbers, left, entry, look_in_mysql, run: of } = gate.claim(&first).await
     else {
         panic!("not queued")

@@ -18,7 +18,11 @@ fn look(users: Option<u64>) -> SoldOutLook {
 
 /// Looks as a process that knows this many users.
 async fn look_at(gate: &TestGate, users: Option<u64>) -> Option<SoldOutGate> {
-    gate.gate.sold_out(&[look(users)]).await.unwrap()[0]
+    all(gate, &[look(users)]).await[0]
+}
+
+async fn all(gate: &TestGate, looks: &[SoldOutLook]) -> Vec<Option<SoldOutGate>> {
+    gate.gate.sold_out(looks).await.into_iter().map(Result::unwrap).collect()
 }
 
 /// How long the answer to a claim of this user waits. The claim must be admitted or replayed.
@@ -58,10 +62,9 @@ async fn a_gate_that_is_sold_out_says_so_with_the_number_of_its_users() {
     // Several in one call, also after Redis forgot the script; one of them is absent.
     gate.send(&["SCRIPT", "FLUSH"]).await;
     let absent = SoldOutLook { template: TemplateId(2), ..look(None) };
-    let all = gate.gate.sold_out(&[absent, look(Some(2))]).await.unwrap();
-    assert_eq!(all, [None, Some(found)]);
+    assert_eq!(all(&gate, &[absent, look(Some(2))]).await, [None, Some(found)]);
     let older = SoldOutLook { epoch: Epoch(EPOCH.0 - 1), ..look(Some(2)) };
-    assert_eq!(gate.gate.sold_out(&[older]).await.unwrap(), [None]);
+    assert_eq!(all(&gate, &[older]).await, [None]);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tokio::process::Command;
 
 use crate::tier::full_only;
-use crate::{Error, OwnView, Result, paths, process::ports, servers::redis};
+use crate::{Error, OwnView, Result, SlotMove, paths, process::ports, servers::redis};
 
 /// The fewest masters that a cluster can have.
 const MASTERS: usize = 3;
@@ -17,11 +17,20 @@ const TAIL: usize = 10;
 /// Time until the replica of an unresponsive master replaces it. Short, as tests wait for it.
 const NODE_TIMEOUT_MS: &str = "1000";
 
+/// The first slot of each initial master, as `redis-cli` deals them.
+const FIRST_SLOTS: [u16; MASTERS] = [0, 5_461, 10_923];
+
+/// What a gate needs of every node: a node keeps all its keys, and serves its slots while another master is away.
+const FIT_FOR_A_GATE: &[&str] =
+    &["--maxmemory-policy", "noeviction", "--cluster-require-full-coverage", "no"];
+
 /// Three masters with a replica each. Dropping the value removes them and their data.
 #[derive(Debug)]
 pub struct OwnCluster {
     /// The initial masters, then their replicas.
     pub nodes: Vec<OwnView>,
+    /// Arguments of every server.
+    settings: Vec<String>,
     dir: PathBuf,
 }
 
@@ -38,7 +47,8 @@ impl OwnCluster {
         for number in 0..2 * MASTERS {
             nodes.push(Self::node(&format!("{name}-{number}"), settings).await?);
         }
-        let cluster = Self { nodes, dir };
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let cluster = Self { nodes, settings, dir };
         let addresses = cluster.nodes.iter().map(|node| node.server.address().to_string());
         let addresses: Vec<_> = addresses.collect();
         let mut create = vec!["--cluster", "create", "--cluster-replicas", "1", "--cluster-yes"];
@@ -46,6 +56,19 @@ impl OwnCluster {
         cluster.redis_cli(&create).await?;
         cluster.until_whole().await?;
         Ok(cluster)
+    }
+
+    /// Starts a cluster that is fit for a gate. As [`OwnCluster::start`].
+    ///
+    /// # Errors
+    /// As [`OwnCluster::start`].
+    pub async fn start_gate(name: &str) -> Result<Self> {
+        Self::start(name, FIT_FOR_A_GATE).await
+    }
+
+    /// The index of the initial master that has the slot, until slots move or masters die.
+    pub fn first_master_of(&self, slot: u16) -> usize {
+        FIRST_SLOTS.partition_point(|first| *first <= slot) - 1
     }
 
     /// Waits until every node reports that all slots have a master, and every replica has its data.
@@ -68,7 +91,8 @@ impl OwnCluster {
     /// # Errors
     /// As [`OwnCluster::start`].
     pub async fn join_another(&mut self, name: &str) -> Result<()> {
-        let node = Self::node(&format!("{name}-{}", self.nodes.len()), &[]).await?;
+        let settings: Vec<&str> = self.settings.iter().map(String::as_str).collect();
+        let node = Self::node(&format!("{name}-{}", self.nodes.len()), &settings).await?;
         let [new, member] = [&node, &self.nodes[0]].map(|node| node.server.address().to_string());
         self.redis_cli(&["--cluster", "add-node", &new, &member]).await?;
         self.nodes.push(node);
@@ -117,6 +141,15 @@ impl OwnCluster {
         let masters = ["--cluster-from", &from, "--cluster-to", &to];
         let reshard = ["--cluster", "reshard", &member, "--cluster-slots", &slots, "--cluster-yes"];
         self.redis_cli(&[&reshard[..], &masters].concat()).await
+    }
+
+    /// Begins to move one slot, as an operator does by hand: keys follow one by one.
+    ///
+    /// # Errors
+    /// One of the nodes is not a master, or does not run.
+    pub async fn begin_move(&self, slot: u16, from: usize, to: usize) -> Result<SlotMove> {
+        let [from, to] = [from, to].map(|place| self.nodes[place].server.address());
+        SlotMove::begin(slot, from, to).await
     }
 
     async fn redis_cli(&self, arguments: &[&str]) -> Result<()> {

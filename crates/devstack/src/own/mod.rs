@@ -6,4 +6,5 @@ pub(crate) mod cluster;
 pub(crate) mod database;
 pub(crate) mod pair;
 pub(crate) mod sentinel;
+pub(crate) mod slot_move;
 pub(crate) mod view;

@@ -81,6 +81,16 @@ pub(crate) async fn node_id(node: SocketAddr) -> Result<String> {
     Ok(said.lines().nth(1).unwrap_or_default().to_owned())
 }
 
+/// Runs one command, given as a line, and returns its answer as Redis writes it.
+pub(crate) async fn command(server: SocketAddr, line: &str) -> Result<String> {
+    let asked = said_by(server, line).await.and_then(|said| match said.strip_prefix('-') {
+        Some(refusal) => Err(io::Error::other(refusal.lines().next().unwrap_or_default())),
+        // The answer to QUIT comes last.
+        None => Ok(said.trim_end().trim_end_matches("+OK").to_owned()),
+    });
+    asked.map_err(Error::file("ask", server.to_string()))
+}
+
 async fn said_by(server: SocketAddr, commands: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(server).await?;
     stream.write_all(format!("{commands}\r\nQUIT\r\n").as_bytes()).await?;

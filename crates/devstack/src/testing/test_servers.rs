@@ -88,6 +88,13 @@ impl TestServers {
         self
     }
 
+    /// Replaces the gate's Redis.
+    #[must_use]
+    pub fn with_gate(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.endpoints.gate_redis_url);
+        self
+    }
+
     pub fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }

@@ -129,8 +129,8 @@ impl Keeper {
     /// Checks every gate once.
     ///
     /// # Errors
-    /// MySQL failed, or Redis failed for a step that concerns all gates. An error at one gate is logged and does not
-    /// keep the others from being checked.
+    /// MySQL failed, or no server of the gates answers. An error at one gate is logged and does not keep the others from
+    /// being checked, and neither does a master of a cluster that is away.
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
         let longest = self.gates.attempts.longest_drain();
         metrics::gauge!(metric::DRAIN_OLDEST.name).set(longest.as_secs_f64());
@@ -145,7 +145,7 @@ impl Keeper {
             let why = format!("template {id}: its row cannot be read by this version");
             runtime::seldom!("a gate is not kept", why);
         }
-        let unclosed = self.unclosed(now).await?;
+        let mut unclosed = self.unclosed(now).await?;
         let ids = watched.iter().map(|one| one.template.id).chain(unreadable);
         let ids: HashSet<TemplateId> = ids.collect();
         self.unwanted.retain(|id, _| ids.contains(id));
@@ -153,14 +153,22 @@ impl Keeper {
         self.contained.retain(|id, _| ids.contains(id));
         self.missing = 0;
         self.not_loaded.clear();
+        let reach = self.gates.gate().reach().await?;
+        unclosed.retain(|id| reach.has(*id));
         let wanted = |one: &&Watched| self.gates.wants(&one.template, now);
         let asked: HashSet<TemplateId> = self.requests.iter().map(|one| one.template).collect();
         let all = watched.iter().filter(wanted).filter(|one| !asked.contains(&one.template.id));
-        let passed = self.unchanged.pass_over(self.gates.gate(), all).await?;
+        let all = all.filter(|one| reach.has(one.template.id));
+        let passed = self.unchanged.pass_over(self.gates.gate(), all).await;
         for watched in watched {
             let id = watched.template.id;
             let looked = if passed.contains(&id) {
                 Ok(())
+            } else if let Err(error) = reach.to(id) {
+                if self.gates.wants(&watched.template, now) {
+                    self.not_loaded.push((id, watched.template.window.starts_at));
+                }
+                Err(error.into())
             } else if self.gates.wants(&watched.template, now) {
                 self.unwanted.remove(&id);
                 let kept = self.keep_audited(&watched).await;

@@ -15,7 +15,7 @@ use std::{collections::HashMap, io, sync::Arc, time::Duration};
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId};
 use mysql_store::{MySqlPool, StoreError, connect, fence, template};
-use redis_gate::{Flights, Gate, GateError, InFlight, QuietGate};
+use redis_gate::{Flights, Gate, GateError, InFlight, QuietGate, Reach};
 use runtime::FailPoints;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -135,8 +135,13 @@ impl Resolver {
         let mut resolved = Resolved::default();
         let mut flights = Vec::new();
         let mut first_error = None;
-        for (template, epoch) in self.stirred(watch).await? {
-            match self.flight(template, now).await {
+        let reach = self.gate.reach().await?;
+        for (template, epoch) in self.stirred(watch, &reach).await {
+            let flight = match reach.to(template) {
+                Ok(()) => self.flight(template, now).await,
+                Err(error) => Err(error),
+            };
+            match flight {
                 Ok(flight) => {
                     watch.note(template, epoch, flight.as_ref());
                     flights.extend(flight);
@@ -212,19 +217,20 @@ impl Resolver {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Returns the watched templates, except those whose gates had nothing in flight and still have nothing.
-    async fn stirred(&self, watch: &mut Watch) -> Result<Vec<(TemplateId, Epoch)>, GateError> {
+    /// Returns the watched templates, except those whose gates had nothing in flight and, as far as they can be reached,
+    /// still have nothing.
+    async fn stirred(&self, watch: &mut Watch, reach: &Reach) -> Vec<(TemplateId, Epoch)> {
         let epochs: HashMap<TemplateId, Epoch> = watch.templates.iter().copied().collect();
         // A gate of another epoch counts as another gate.
         watch.quiet.retain(|id, quiet| {
             epochs.get(id).is_some_and(|epoch| quiet.epoch.is_none_or(|own| own == *epoch))
         });
-        let quiet: Vec<QuietGate> = watch.quiet.values().copied().collect();
-        for id in self.gate.stirred(&quiet).await? {
+        let quiet = watch.quiet.values().filter(|quiet| reach.has(quiet.template)).copied();
+        for id in self.gate.stirred(&quiet.collect::<Vec<_>>()).await {
             watch.quiet.remove(&id);
         }
         let templates = watch.templates.iter().copied();
-        Ok(templates.filter(|(id, _)| !watch.quiet.contains_key(id)).collect())
+        templates.filter(|(id, _)| !watch.quiet.contains_key(id)).collect()
     }
 
     /// Reads the templates that may have admissions in flight, and the epochs of their gates.

@@ -5,7 +5,7 @@
 //!
 //! - Its keys are gone (a manual `DEL`, a Redis that lost its file). One command checks the keys of hundreds of
 //!   gates.
-//! - It belongs to another run of Redis. Then the connection is another one, and all gates are checked.
+//! - It belongs to another run of Redis, perhaps on another master. Then all gates of that run are checked.
 //! - A claim was admitted and has not landed. The resolver checks for the keys of such claims each second. When the
 //!   claim lands, MySQL's stock changes, and the gate is checked.
 //! - A claim found something wrong. It requests a check, and gets one.
@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 use coupon::TemplateId;
 use mysql_store::{stock::Stock, template::Watched};
-use redis_gate::{CheckedGate, Gate, GateError, Meta, Run};
+use redis_gate::{CheckedGate, Gate, Meta};
 
 /// Unchanged gates to check in full each time, at three commands each. A platform with a few sales has no more gates than
 /// this, so each check finds everything; with thousands, each gate is checked within minutes.
@@ -26,8 +26,6 @@ pub(crate) const IN_FULL: usize = 16;
 #[derive(Default)]
 pub(crate) struct UnchangedGates {
     gates: HashMap<TemplateId, Found>,
-    /// The run of Redis in which they were found so.
-    run: Option<Run>,
     /// Last template that was checked in full.
     turn: Option<TemplateId>,
 }
@@ -42,20 +40,12 @@ struct Found {
 impl UnchangedGates {
     /// Returns the watched templates whose gates need no individual check this time. All others are dropped until
     /// they are noted again.
-    ///
-    /// # Errors
-    /// Redis does not answer.
     pub(crate) async fn pass_over<'a>(
         &mut self,
         gate: &Gate,
         watched: impl Iterator<Item = &'a Watched>,
-    ) -> Result<HashSet<TemplateId>, GateError> {
-        let run = Some(gate.redis().run().await?);
+    ) -> HashSet<TemplateId> {
         let mut before = std::mem::take(&mut self.gates);
-        if self.run != run {
-            before.clear();
-            self.run = run;
-        }
         for one in watched {
             let id = one.template.id;
             let as_before =
@@ -67,11 +57,11 @@ impl UnchangedGates {
         for id in self.next_turn() {
             self.gates.remove(&id);
         }
-        let checked: Vec<CheckedGate> = self.gates.values().map(|found| found.checked).collect();
-        for id in gate.lost(&checked).await? {
+        let checked = self.gates.values().map(|found| found.checked.clone());
+        for id in gate.lost(&checked.collect::<Vec<_>>()).await {
             self.gates.remove(&id);
         }
-        Ok(self.gates.keys().copied().collect())
+        self.gates.keys().copied().collect()
     }
 
     /// Records a checked gate as unchanged if it matches MySQL and nothing is in flight.
@@ -85,7 +75,8 @@ impl UnchangedGates {
         if is_right {
             let id = template.id;
             let has_users = meta.users > 0;
-            let checked = CheckedGate { template: id, epoch: meta.epoch, has_users };
+            let run = meta.run.clone();
+            let checked = CheckedGate { template: id, epoch: meta.epoch, run, has_users };
             let found = Found { version: template.version, stock: *stock, checked };
             self.gates.insert(id, found);
         }

@@ -66,6 +66,10 @@ async fn settle_all(gate: Gate, mut queue: mpsc::Receiver<Landed>, points: FailP
             by_gate.entry((one.template, one.epoch)).or_default().push((one.user, one.id));
         }
         let gate = &gate;
+        // The gates of a master that is away are left to the resolver, so that those of the others need not wait.
+        if let Ok(reach) = gate.reach().await {
+            by_gate.retain(|(template, _), _| reach.has(*template));
+        }
         let points = &points;
         let settle_one = async |((template, epoch), admissions): (_, Vec<_>)| {
             if points.reach("settler.before_settle").await.is_err() {

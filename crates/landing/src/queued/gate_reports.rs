@@ -56,6 +56,16 @@ enum Report {
     Wrong(GateOf),
 }
 
+impl Report {
+    fn template(&self) -> TemplateId {
+        match self {
+            Self::Landed((template, _), ..)
+            | Self::Never { gate: (template, _), .. }
+            | Self::Wrong((template, _)) => *template,
+        }
+    }
+}
+
 impl GateReports {
     /// Creates both ends. The gate at `gate_url`, whose keys begin with `prefix`, may be away.
     pub fn new(gate_url: &str, prefix: &str, pool: MySqlPool) -> (Self, Reporter) {
@@ -144,7 +154,16 @@ impl Reporter {
         let mut never = Vec::new();
         let mut short_ones = BTreeSet::new();
         let mut wrong = BTreeSet::new();
-        for report in reports {
+        // The gates of a master that is away are left to the resolver, so that those of the others need not wait.
+        let reach = gate.reach().await.ok();
+        let is_reached = |report: &Report| {
+            let is_reached = reach.as_ref().is_none_or(|reach| reach.has(report.template()));
+            if !is_reached {
+                unreported(1, "a master of the gate's cluster is away");
+            }
+            is_reached
+        };
+        for report in reports.filter(is_reached) {
             match report {
                 Report::Landed(at, user, id) => landed.entry(at).or_default().push((user, id)),
                 Report::Never { gate: at, user, id, short } => {

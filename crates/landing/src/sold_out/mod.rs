@@ -15,18 +15,19 @@ mod memory;
 mod scan;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, TemplateId, UserId};
-use redis_gate::{Gate, GateError, REFUSING, SoldOutLook};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use redis_gate::{Gate, GateError, GateServer, REFUSING, SoldOutLook};
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::memory::{Attempt, Memory, Micros};
+use self::memory::{Attempt, Known, Memory, Micros};
 use crate::metric;
 
 /// Time between the beginnings of two looks. If one look is lost, the next one still comes in time.
@@ -55,6 +56,9 @@ struct Shared {
     wanted: Notify,
     started: Instant,
 }
+
+/// A template that is known to be sold out.
+type Watched = (TemplateId, crate::sync::Arc<Known>);
 
 /// Refusals of a template by the gate.
 #[derive(Debug, Clone, Copy)]
@@ -134,43 +138,60 @@ impl SoldOut {
         stop.run_until_cancelled(watching).await;
     }
 
+    /// Sends the looks of each server at every tick. A server whose last looks are under way gets none: it does not
+    /// delay those of the others, and late answers would allow nothing.
     async fn look_on(&self) {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut busy = HashSet::new();
+        let mut looking = FuturesUnordered::new();
         loop {
-            ticks.tick().await;
-            // Late answers would allow nothing.
-            match timeout(REFUSING, self.look()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    runtime::seldom!(
-                        "sold out templates are not looked at",
-                        runtime::report(&error)
-                    );
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let mut watched = self.watched();
+                    watched.retain(|server, _| !busy.contains(server));
+                    for (server, watched) in watched {
+                        busy.insert(server.clone());
+                        looking.push(async move {
+                            self.look_in_time(&watched).await;
+                            server
+                        });
+                    }
                 }
-                Err(_) => {
-                    let why = format!("no answer within {REFUSING:?}");
-                    runtime::seldom!("sold out templates are not looked at", why);
+                Some(server) = looking.next() => {
+                    busy.remove(&server);
                 }
             }
         }
     }
 
-    /// Sends one look for each known template that was claimed from lately; forgets the others.
-    async fn look(&self) -> Result<(), GateError> {
+    /// Returns the known templates that were claimed from lately, by the server of their gate; forgets the others.
+    fn watched(&self) -> HashMap<Option<GateServer>, Vec<Watched>> {
         let memory = &self.0.memory;
         let now = self.0.now();
-        let mut watched = memory.all();
-        watched.retain(|(template, known)| {
-            let is_watched = now.saturating_sub(known.asked_at()) <= micros(WATCHED_FOR);
-            if !is_watched {
-                memory.forget_this(*template, known);
+        let mut watched: HashMap<_, Vec<Watched>> = HashMap::new();
+        for (template, known) in memory.all() {
+            if now.saturating_sub(known.asked_at()) <= micros(WATCHED_FOR) {
+                let server = self.0.gate.server_of(template);
+                watched.entry(server).or_default().push((template, known));
+            } else {
+                memory.forget_this(template, &known);
             }
-            is_watched
-        });
-        if watched.is_empty() {
-            return Ok(());
         }
+        watched
+    }
+
+    async fn look_in_time(&self, watched: &[Watched]) {
+        let why = match timeout(REFUSING, self.look(watched)).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => runtime::report(&error),
+            Err(_) => format!("no answer within {REFUSING:?}"),
+        };
+        runtime::seldom!("sold out templates are not looked at", why);
+    }
+
+    /// Sends one look for each template.
+    async fn look(&self, watched: &[Watched]) -> Result<(), GateError> {
         let looks = watched.iter().map(|(template, known)| SoldOutLook {
             template: *template,
             epoch: known.epoch,
@@ -178,15 +199,19 @@ impl SoldOut {
         });
         let looks: Vec<_> = looks.collect();
         let begun = self.0.now();
-        let found = self.0.gate.sold_out(&looks).await?;
+        let found = self.0.gate.sold_out(&looks).await;
+        let mut failed = None;
         for ((template, known), found) in watched.iter().zip(found) {
-            if found.is_some_and(|gate| known.is(gate)) {
-                known.allow(begun + micros(REFUSING));
-            } else {
-                memory.forget_this(*template, known);
+            match found {
+                Ok(found) if found.is_some_and(|gate| known.is(gate)) => {
+                    known.allow(begun + micros(REFUSING));
+                }
+                Ok(_) => self.0.memory.forget_this(*template, known),
+                // It allows nothing more, and the next look may come in time.
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 }
 

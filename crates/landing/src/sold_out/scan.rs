@@ -66,7 +66,7 @@ impl SoldOut {
     async fn scan(&self, template: TemplateId, epoch: Epoch) -> Result<Option<Known>, GateError> {
         let gate = &self.0.gate;
         let look = SoldOutLook { template, epoch, users: None };
-        let found = gate.sold_out(&[look]).await?.pop().flatten();
+        let found = gate.sold_out(&[look]).await.pop().transpose()?.flatten();
         let room = self.0.memory.room();
         let count = |found: SoldOutGate| usize::try_from(found.users).unwrap_or(usize::MAX);
         let Some(found) = found.filter(|found| count(*found) <= room) else { return Ok(None) };
