@@ -187,7 +187,8 @@ impl Pair {
                     delta_there,
                     &[],
                 );
-                let moved = self.model.apply_movement(RULES, epoch, seq, delta);
+                let movement = model::Movement::of(delta);
+                let moved = self.model.apply_movement(RULES, epoch, seq, &movement);
                 assert_eq!(call.await.unwrap(), real_moved(moved));
             }
             Command::SetState { version, state, epoch } => {
@@ -195,7 +196,7 @@ impl Pair {
                 let there = real(epoch);
                 let mode = ClaimMode::Direct;
                 let call = self.gate.gate.set_state(TEMPLATE, there, version.into(), state, mode);
-                let set = self.model.set_state(RULES, epoch, version, state);
+                let set = self.model.set_state(RULES, epoch, version, state, mode);
                 assert_eq!(call.await.unwrap(), set);
             }
             Command::Unload { when, epoch } => {
@@ -276,7 +277,8 @@ impl Pair {
         let epoch = self.epoch(epoch);
         let users = [(of(user), numbers.clone())];
         let loaded = self.gate.gate.load(TEMPLATE, real(epoch), &users).await.unwrap();
-        assert_eq!(loaded, self.model.load(RULES, epoch, user, numbers.into_iter().collect()));
+        let numbers = numbers.into_iter().collect();
+        assert_eq!(loaded, self.model.load(RULES, epoch, user, numbers, 0));
     }
 
     async fn open_with(
@@ -297,8 +299,17 @@ impl Pair {
             lapses_allowed: 0,
             ..facts()
         };
-        let here =
-            model::OpenFacts { version, state, starts_at: 1, ends_at: 2, limit, stock, movement };
+        let here = model::OpenFacts {
+            version,
+            state,
+            mode: ClaimMode::Direct,
+            starts_at: 1,
+            ends_at: 2,
+            limit,
+            lapses_allowed: 0,
+            stock,
+            movement,
+        };
         let opened = self.gate.gate.open(TEMPLATE, real(epoch), &there).await.unwrap();
         assert_eq!(opened, self.model.open(RULES, epoch, here));
     }
@@ -375,6 +386,7 @@ fn real_verdict(verdict: model::Verdict, run: Run) -> Verdict {
         model::Verdict::Replay { id, state, numbers } => {
             let state = match state {
                 model::RequestState::Pending => RequestState::Pending,
+                model::RequestState::Queued => RequestState::Queued,
                 model::RequestState::Landed => RequestState::Landed,
             };
             let id = real_id(id);
@@ -385,6 +397,7 @@ fn real_verdict(verdict: model::Verdict, run: Run) -> Verdict {
         model::Verdict::NotLoaded => Verdict::NotLoaded,
         model::Verdict::OtherEpoch(epoch) => Verdict::OtherEpoch(real(epoch)),
         model::Verdict::TooOld => Verdict::TooOld,
+        model::Verdict::Queued(_) | model::Verdict::LookFirst => panic!("queued by a direct gate"),
         model::Verdict::Refused { refusal, look_in_mysql } => {
             Verdict::Refused { refusal: real_refusal(refusal), look_in_mysql }
         }
@@ -397,6 +410,7 @@ fn real_refusal(refusal: model::Refusal) -> Refusal {
         model::Refusal::Paused => Refusal::Paused,
         model::Refusal::Closed => Refusal::Closed,
         model::Refusal::Ended => Refusal::Ended,
+        model::Refusal::Banned => panic!("banned by a gate without holds"),
         model::Refusal::Limit { taken } => Refusal::Limit { taken: taken.into() },
         model::Refusal::SoldOut => Refusal::SoldOut,
         model::Refusal::Insufficient { left } => Refusal::Insufficient { left: left.into() },
@@ -440,7 +454,7 @@ fn remembered(entry: &Entry) -> model::Entry<{ CLAIMS_MAX + 1 }> {
     }
     let taken = entry.taken.iter().copied().collect();
     let floor = entry.floor.map_or(0, |id| u8::try_from(id.0 - FIRST_ID).unwrap() + 1);
-    model::Entry { look_in_mysql: entry.look_in_mysql, taken, floor, requests }
+    model::Entry { look_in_mysql: entry.look_in_mysql, taken, lapses: 0, floor, requests }
 }
 
 fn live(limit: u8, stock: i16, commands: Vec<Command>) {
