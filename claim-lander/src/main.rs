@@ -10,7 +10,9 @@ async fn main() -> ExitCode {
     let config: Config = runtime::parse();
     let process = config.process.clone();
     runtime::run("claim-lander", &process, |context| async move {
-        claim_lander::run(&config, &context.clock, &context.health, context.stop_token()).await
+        let stop = context.stop_token();
+        // Boxed because it holds the futures of all loops.
+        Box::pin(claim_lander::run(&config, &context.clock, &context.health, stop)).await
     })
     .await
 }
