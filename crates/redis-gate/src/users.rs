@@ -10,7 +10,7 @@ use crate::{Entry, Gate, GateError, inspect::SCAN_KEYS};
 pub type ReadEntry = (String, Option<(UserId, Entry)>);
 
 impl Gate {
-    /// Counts the users with an entry. Fewer than [`Meta::users`] means that some are lost.
+    /// Counts the users with an entry. Fewer than [`crate::Meta::users`] means that some are lost.
     pub async fn user_count(&self, template: TemplateId, epoch: Epoch) -> Result<u64, GateError> {
         let live = self.live(template).await?;
         let result = redis::cmd("HLEN")

@@ -54,7 +54,7 @@ pub enum Replication {
     SemiSynchronous,
 }
 
-/// The two servers. Processes reach them through [`DatabasePair::address`].
+/// The two servers. Processes reach the primary by an address of its own, which a promotion moves.
 pub struct DatabasePair {
     pub primary: OwnDatabase,
     pub replica: OwnDatabase,
