@@ -21,8 +21,8 @@ use crate::{
     promises::Promises,
 };
 
-/// Coupons of the template that is sold out in each round.
-const SCARCE: i64 = 400;
+/// Coupons of the template that is sold out in each round: more than a fast machine sells before the failover.
+const SCARCE: i64 = 5_000;
 
 /// Coupons of the template that is not.
 const PLENTY: i64 = 1_000_000;
