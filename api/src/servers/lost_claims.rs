@@ -7,17 +7,13 @@ use std::{collections::HashMap, ops::ControlFlow, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, TemplateId, UserId};
-use metrics::counter;
-use mysql_store::{
-    MySqlPool, StoreError, connect, lease, look_up,
-    lost_claim::{self, LostClaim},
-    primary_server,
-};
+use landing::lost_claims::record_missing;
+use mysql_store::{MySqlPool, StoreError, connect, lease, lost_claim::LostClaim, primary_server};
 use runtime::Clock;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 use topic::{Event, HistorySpan, Reached, TopicError, UserCouponRow, partitions, read_history};
-use tracing::{error, info};
+use tracing::info;
 
 /// Interval between checks whether there was a failover.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -147,16 +143,7 @@ impl LostClaims {
         let mut connection = connect::within(connect::acquire(&self.pool)).await?;
         let mut found = 0;
         for some in claims.chunks(LOOKED_UP) {
-            let ids: Vec<ClaimId> = some.iter().map(|claim| claim.id).collect();
-            let there = connect::within(look_up::with_row(&mut connection, &ids)).await?;
-            for lost in some.iter().filter(|claim| !there.contains(&claim.id)) {
-                found += 1;
-                if connect::within(lost_claim::record(&mut connection, *lost)).await? {
-                    counter!(landing::metric::LOST_CLAIMS.name).increment(1);
-                    let LostClaim { id, template, user } = lost;
-                    error!(claim.id = %id, template.id = %template, user.id = %user, "a claim that was answered with success is lost");
-                }
-            }
+            found += record_missing(&mut connection, some).await?;
         }
         let (name, duration) = LEASE;
         connect::within(lease::take(&mut connection, name, &self.holder, duration)).await?;

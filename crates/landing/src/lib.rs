@@ -19,5 +19,5 @@ pub mod queued;
 pub mod sold_out;
 mod sync;
 
-pub use gate::{gates, keeper, movements, rebuild, resolver};
+pub use gate::{gates, keeper, lost_claims, movements, rebuild, resolver};
 pub use lander::settler;

@@ -10,7 +10,8 @@ use std::{
 use coupon::{ClaimId, Epoch};
 use metrics::counter;
 use mysql_store::{
-    MySqlConnection, connect, look_up, lost_claim, lost_claim::LostClaim, primary_server, stock,
+    MySqlConnection, StoreError, connect, look_up, lost_claim, lost_claim::LostClaim,
+    primary_server, stock,
 };
 use redis_gate::RequestState;
 use tracing::{error, warn};
@@ -39,7 +40,7 @@ pub(super) async fn search(
     let mut found = 0_usize;
     loop {
         let (next, landed) = landed_from(context, epoch, cursor).await?;
-        found += record_missing(connection, landed).await?;
+        found += record_missing(connection, &landed).await?;
         load::renew(connection, context).await?;
         cursor = next;
         if cursor == 0 || began.elapsed() >= SEARCH_MAX {
@@ -92,20 +93,20 @@ async fn landed_from(
     Ok((next, landed))
 }
 
-/// Records those of these claims that have no row, and returns how many there were.
-async fn record_missing(
+/// Records those of these claims, which were answered with success, that have no row. Returns how many there are.
+pub async fn record_missing(
     connection: &mut MySqlConnection,
-    landed: Vec<LostClaim>,
-) -> Result<usize, RebuildError> {
-    if landed.is_empty() {
+    claims: &[LostClaim],
+) -> Result<usize, StoreError> {
+    if claims.is_empty() {
         return Ok(0);
     }
-    let ids: Vec<ClaimId> = landed.iter().map(|one| one.id).collect();
+    let ids: Vec<ClaimId> = claims.iter().map(|one| one.id).collect();
     let there: HashSet<ClaimId> = connect::within(look_up::with_row(connection, &ids)).await?;
     let mut found = 0;
-    for lost in landed.into_iter().filter(|one| !there.contains(&one.id)) {
+    for lost in claims.iter().filter(|one| !there.contains(&one.id)) {
         found += 1;
-        if connect::within(lost_claim::record(connection, lost)).await? {
+        if connect::within(lost_claim::record(connection, *lost)).await? {
             counter!(metric::LOST_CLAIMS.name).increment(1);
             let LostClaim { id, template, user } = lost;
             error!(claim.id = %id, template.id = %template, user.id = %user, "a claim that was answered with success is lost");

@@ -8,7 +8,7 @@ pub mod gates;
 mod goal;
 pub mod keeper;
 mod load;
-mod lost_claims;
+pub mod lost_claims;
 pub mod movements;
 mod over;
 mod queued;
