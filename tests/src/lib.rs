@@ -2,7 +2,6 @@
 //! prefix and topics, on the shared test servers.
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
-pub mod alert_campaign;
 pub mod claim_campaign;
 mod claim_faults;
 pub mod damage;

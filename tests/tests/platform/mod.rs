@@ -9,6 +9,7 @@ pub(crate) mod traces;
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
+    mod alerts;
     pub(crate) mod boot;
     mod getting_started;
     pub(crate) mod metrics;
