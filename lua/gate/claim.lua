@@ -14,19 +14,20 @@
 --       16 looked: 1 if MySQL has no answer under the key
 -- Returns {code, ...}:
 --   0 ADMITTED numbers left wait   1 REPLAY id state numbers look admitted_ms ('' unless queued) wait
---   2 KEY_REUSED                   3 NOT_LOADED                   4 OTHER_EPOCH epoch
---   5 NOT_OPEN look starts_ms      6 PAUSED look   7 CLOSED look   8 ENDED look
---   9 LIMIT look taken             10 SOLD_OUT look   11 INSUFFICIENT look left
---   12 TOO_OLD: this id or a later one was dropped from the entry, so it may have landed
---   13 QUEUED numbers left entry_id look wait   14 OUTBOX_FULL        15 BANNED look lapses
+--   2 KEY_REUSED                   3 NOT_LOADED                   4 OTHER_EPOCH epoch wait
+--   5 NOT_OPEN look wait starts_ms   6 PAUSED look wait   7 CLOSED look wait   8 ENDED look wait
+--   9 LIMIT look wait taken   10 SOLD_OUT look wait   11 INSUFFICIENT look wait left
+--   12 TOO_OLD wait: this id or a later one was dropped from the entry, so it may have landed
+--   13 QUEUED numbers left entry_id look wait   14 OUTBOX_FULL        15 BANNED look wait lapses
 --   16 TOO_MANY_QUEUED: this user's queued claims must land first
---   17 LOOK_FIRST: the claim would be queued, but its key may have its answer in MySQL. Nothing was done: a coupon
+--   17 LOOK_FIRST wait: the claim would be queued, but its key may have its answer in MySQL. Nothing was done: a coupon
 --      taken for such a key would be refused to others until the claim's end. Send it again once it is looked up.
 --   look = 1: MySQL must be checked for the key before the refusal is final, or before the queued claim is accepted:
 --   another request with the key may have ended since the caller looked. Without a limit every refusal is checked, but
 --   a queued claim only if the entry says so: a gate is loaded with an entry of each user who has answers in MySQL. So
 --   a sale goes on for all others while MySQL is away.
---   wait = ms after which no api refuses this user from memory any more: a success is answered only then.
+--   wait = ms after which no api refuses this user from memory any more. A success is answered only then, also one that
+--   MySQL has under the key of a refused claim; 0 where MySQL need not be checked.
 -- include entry
 -- include numbers
 local ADMITTED, REPLAY, KEY_REUSED, NOT_LOADED, OTHER_EPOCH = 0, 1, 2, 3, 4
@@ -34,6 +35,8 @@ local NOT_OPEN, PAUSED, CLOSED, ENDED, LIMIT, SOLD_OUT, INSUFFICIENT = 5, 6, 7, 
 local TOO_OLD, QUEUED, OUTBOX_FULL, BANNED, TOO_MANY_QUEUED, LOOK_FIRST = 12, 13, 14, 15, 16, 17
 
 local NUMBERS_MAX = 255 -- an entry keeps each number as one byte
+
+local function wait() return math.max(redis.call('PTTL', KEYS[6]), 0) end
 
 local epoch, run, now, user = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
@@ -45,7 +48,7 @@ local phase, current, users, state, mode = meta[1], meta[2], meta[4], meta[5], m
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then
     if not whole(current) then return { NOT_LOADED } end
-    return { OTHER_EPOCH, current }
+    return { OTHER_EPOCH, current, wait() }
 end
 -- A gate with an unreadable number counts as lost, and so does one in a mode that no template has. A few patterns for
 -- all numbers cost less than `whole` for each of them.
@@ -71,7 +74,7 @@ entry = entry or no_entry(0)
 local look_queued = entry.flags == LOOK_IN_MYSQL and 1 or 0
 local look = limit == 0 and 1 or look_queued
 
-local function wait() return math.max(redis.call('PTTL', KEYS[6]), 0) end
+local function refused(code, detail) return { code, look, look == 1 and wait() or 0, detail } end
 
 -- Answers with a request that the gate remembers. A queued one is published with the time of its admission; a gate that
 -- has lost it is damaged.
@@ -99,20 +102,20 @@ for _, request in ipairs(entry.requests) do
     if request.state == 'q' then waiting = waiting + 1 end
 end
 
-if state == 'ended' then return { ENDED, look } end
-if now < starts then return { NOT_OPEN, look, meta[6] } end
-if now >= ends then return { CLOSED, look } end
-if state == 'paused' or state == 'draft' then return { PAUSED, look } end
+if state == 'ended' then return refused(ENDED) end
+if now < starts then return refused(NOT_OPEN, meta[6]) end
+if now >= ends then return refused(CLOSED) end
+if state == 'paused' or state == 'draft' then return refused(PAUSED) end
 -- Nor does a gate decide anything by a state that no template has.
 if state ~= 'published' then return { NOT_LOADED } end
 
-if allowed > 0 and entry.lapses >= allowed then return { BANNED, look, entry.lapses } end
+if allowed > 0 and entry.lapses >= allowed then return refused(BANNED, entry.lapses) end
 
 -- Take the lowest free numbers.
 local numbers = {}
 if limit > 0 then
     local _, taken = string.gsub(entry.taken, '1', '')
-    if taken + quantity > limit then return { LIMIT, look, taken } end
+    if taken + quantity > limit then return refused(LIMIT, taken) end
     local marks = {}
     for number = 1, limit do
         local mark = string.sub(entry.taken, number, number)
@@ -127,9 +130,9 @@ if limit > 0 then
     end
     entry.taken = table.concat(marks)
 end
-if stock <= 0 then return { SOLD_OUT, look } end
-if stock < quantity then return { INSUFFICIENT, look, stock } end
-if not is_above(id, entry.floor) then return { TOO_OLD } end
+if stock <= 0 then return refused(SOLD_OUT) end
+if stock < quantity then return refused(INSUFFICIENT, stock) end
+if not is_above(id, entry.floor) then return { TOO_OLD, wait() } end
 
 numbers = table.concat(numbers)
 local queued = mode == 'queued' or (mode == 'spill' and ARGV[9] == '1')
@@ -137,7 +140,7 @@ local queued = mode == 'queued' or (mode == 'spill' and ARGV[9] == '1')
 -- type stops it here; the set of admissions in flight or queued, at the first write.
 if queued and redis.call('XLEN', KEYS[5]) >= tonumber(ARGV[10]) then return { OUTBOX_FULL } end
 if queued and waiting >= tonumber(ARGV[15]) then return { TOO_MANY_QUEUED } end
-if queued and look_queued == 1 and ARGV[16] ~= '1' then return { LOOK_FIRST } end
+if queued and look_queued == 1 and ARGV[16] ~= '1' then return { LOOK_FIRST, wait() } end
 redis.call('ZADD', queued and KEYS[4] or KEYS[3], ARGV[3], id .. ':' .. user)
 local entry_id = queued and redis.call('XADD', KEYS[5], '*',
     'id', id, 'user', user, 'key', ARGV[11], 'hash', hash, 'quantity', ARGV[8], 'numbers', numbers,

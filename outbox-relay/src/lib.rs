@@ -69,11 +69,10 @@ pub async fn run(config: &Config, health: &Health, stop: CancellationToken) -> a
         .context("the gate's Redis cannot be used (GATE_REDIS_URL)")?;
     let gate = Gate::new(redis, &config.key_prefix);
     // Waits for a topic that is being created.
-    topic::partitions(brokers, &topics.claims()).await?;
+    let partitions = topic::partitions(brokers, &topics.claims()).await?;
     let options = ProducerOptions { linger: LINGER, ..ProducerOptions::default() };
-    let claims = ClaimsProducer::new(brokers, &topics, options);
-    // Read before the first claim: while no broker answers, the claims of a batch would ask one after another.
-    claims.partitions().await?;
+    // While no broker answers, the claims of a batch would ask for the number one after another.
+    let claims = ClaimsProducer::new(brokers, &topics, options).with_partitions(partitions);
     let letters = Producer::connect(brokers, ProducerOptions::default()).await?;
     let ages = Arc::new(Ages::default());
     let relay = Arc::new(Relay {

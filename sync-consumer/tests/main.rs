@@ -11,7 +11,7 @@ mod returns;
 mod unversioned;
 
 use coupon::UserId;
-use devstack::{OwnBroker, OwnView};
+use devstack::{OwnBroker, OwnRedis};
 use harness::{Harness, row, used};
 use testkit::{Proxy, STATE_MAX, until};
 use topic::ExpiryWakeUp;
@@ -183,7 +183,7 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_deadline_is_announced_while_the_view_is_away() {
         let test = Harness::new("view away").await;
-        let mut server = OwnView::start("consumer-view-away", &[]).await.unwrap();
+        let mut server = OwnRedis::view("consumer-view-away", &[]).await.unwrap();
         let consumer = test.start_changed(|config| {
             config.view_redis_url = server.url().parse().unwrap();
         });
@@ -208,7 +208,7 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_consumer_that_starts_while_the_view_is_away_announces_deadlines_and_waits_for_it() {
         let test = Harness::new("view away at start").await;
-        let mut server = OwnView::start("consumer-starts-without-view", &[]).await.unwrap();
+        let mut server = OwnRedis::view("consumer-starts-without-view", &[]).await.unwrap();
         server.server.kill().unwrap();
         let start = || {
             test.start_changed(|config| {
@@ -324,7 +324,7 @@ mod full {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_view_that_does_not_evict_is_refused_at_the_start_and_reported_later() {
         let test = Harness::new("no eviction").await;
-        let server = OwnView::start("consumer-no-eviction", &[]).await.unwrap();
+        let server = OwnRedis::view("consumer-no-eviction", &[]).await.unwrap();
         let consumer = test.start_changed(|config| {
             config.view_redis_url = server.url().parse().unwrap();
         });

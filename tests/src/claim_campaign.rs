@@ -14,7 +14,7 @@ use std::{
 
 use coupon::{TemplateId, UserId};
 use devstack::{
-    Flavor, Options, OwnView, PlatformOptions, Process, Servers, TestServers, project_root,
+    Flavor, Options, OwnRedis, PlatformOptions, Process, Servers, TestServers, project_root,
 };
 use shopper::{Accepted, NewTemplate, Run, Wish};
 use tokio::time::{sleep, timeout};
@@ -93,7 +93,7 @@ pub async fn run_on(mut stack: Stack, rounds: u32, seed: u64, say: impl Fn(Strin
 /// The servers of a campaign. The gate has one replica, which claims may wait for.
 pub struct Stack {
     servers: Servers,
-    replica: OwnView,
+    replica: OwnRedis,
     dir: PathBuf,
 }
 
@@ -113,11 +113,11 @@ impl Stack {
 }
 
 /// Starts a replica of the gate's server, and waits until it follows.
-async fn replica_of(gate: &Process, name: &str) -> OwnView {
+async fn replica_of(gate: &Process, name: &str) -> OwnRedis {
     let at = gate.address();
     let of_gate = format!("{} {}", at.ip(), at.port());
     let settings = ["--maxmemory-policy", "noeviction", "--replicaof", &of_gate];
-    let replica = OwnView::start(name, &settings).await.unwrap();
+    let replica = OwnRedis::view(name, &settings).await.unwrap();
     let follows = async || redis_cli(&replica.url(), &["info", "replication"]);
     until(follows, |said| said.contains("master_link_status:up")).await;
     replica

@@ -10,7 +10,7 @@ use crate::{
     stage::{BareServers, Stage},
 };
 use anyhow::Result;
-use devstack::OwnView;
+use devstack::OwnRedis;
 use serde::Serialize;
 use shopper::Latency;
 
@@ -128,7 +128,7 @@ async fn answered(servers: &BareServers, stage: &Stage, per_s: f64) -> Result<[L
     let settings =
         ["--maxmemory-policy", "noeviction", "--repl-diskless-sync-delay", "0", "--replicaof"];
     let settings = [&settings[..], &[master.as_str()]].concat();
-    let _replica = OwnView::start("bench-replica", &settings).await?;
+    let _replica = OwnRedis::view("bench-replica", &settings).await?;
     let replica = accept_at(stage, "replica", per_s).await?;
     Ok([gate, topic, replica])
 }

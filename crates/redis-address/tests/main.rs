@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use devstack::{Certificates, OwnCluster, OwnPair, OwnSentinel, OwnView, at_last, free_port};
+use devstack::{Certificates, OwnCluster, OwnPair, OwnRedis, OwnSentinel, at_last, free_port};
 use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
 use redis_address::{RedisAddress, slot_of};
 
@@ -39,10 +39,10 @@ fn strs(settings: &[String]) -> Vec<&str> {
 }
 
 /// Starts a server that also listens with TLS; returns its TLS address.
-async fn with_tls(name: &str, certificates: &Certificates) -> (OwnView, SocketAddr) {
+async fn with_tls(name: &str, certificates: &Certificates) -> (OwnRedis, SocketAddr) {
     let port = free_port().unwrap();
     let settings = certificates.redis_settings(port);
-    let server = OwnView::start(name, &strs(&settings)).await.unwrap();
+    let server = OwnRedis::view(name, &strs(&settings)).await.unwrap();
     (server, SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
@@ -106,9 +106,9 @@ mod full {
 
     #[tokio::test]
     async fn a_sentinel_that_was_left_behind_is_not_asked_twice_in_a_row() {
-        let master = OwnView::start("address-ahead", &[]).await.unwrap();
+        let master = OwnRedis::view("address-ahead", &[]).await.unwrap();
         let replica =
-            OwnView::start("address-behind", &["--replicaof", "127.0.0.1 1"]).await.unwrap();
+            OwnRedis::view("address-behind", &["--replicaof", "127.0.0.1 1"]).await.unwrap();
         let ahead = master.server.address();
         let behind = replica.server.address();
         let behind = OwnSentinel::start("address-left-behind", "gate", behind, &[]).await.unwrap();
@@ -125,7 +125,7 @@ mod full {
 
     #[tokio::test]
     async fn sentinels_that_know_nothing_are_named_with_what_they_said() {
-        let master = OwnView::start("address-nameless", &[]).await.unwrap();
+        let master = OwnRedis::view("address-nameless", &[]).await.unwrap();
         let at = master.server.address();
         let sentinel = OwnSentinel::start("address-other-name", "view", at, &[]).await.unwrap();
         let sentinel = sentinel.server.address();
@@ -206,7 +206,7 @@ mod full {
         let cluster = ["--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", &bus];
         settings.extend(cluster.map(str::to_owned));
         let settings: Vec<_> = settings.iter().map(String::as_str).collect();
-        let server = OwnView::start("address-tls-cluster", &settings).await.unwrap();
+        let server = OwnRedis::view("address-tls-cluster", &settings).await.unwrap();
         let mut plain = reach(&server.url()).await.unwrap();
         let url = |login: &str| {
             format!("rediss+cluster://{login}localhost:{port}?ssl-ca={}", certificates.ca())
@@ -227,7 +227,7 @@ mod full {
 
     #[tokio::test]
     async fn a_server_that_is_no_cluster_says_so() {
-        let server = OwnView::start("address-no-cluster", &[]).await.unwrap();
+        let server = OwnRedis::view("address-no-cluster", &[]).await.unwrap();
         let url = server.url().replace("redis://", "redis+cluster://");
         let error = reach(&url).await.err().unwrap().to_string();
         assert!(error.contains("cluster support disabled"), "{error}");

@@ -204,13 +204,15 @@ pub(crate) fn read_number(text: &[u8], range: &RangeInclusive<i64>) -> Option<i6
     (is_plain && range.contains(&number)).then_some(number)
 }
 
-/// Returns how long the success in an answer of `claim.lua` must be held back, at most [`NOTED`].
+/// Returns how long a success behind an answer of `claim.lua` must be held back, at most [`NOTED`].
 pub(crate) fn wait(answer: &[Value]) -> Duration {
     let int = |at: usize| answer.get(at).and_then(|value| i64::from_redis_value_ref(value).ok());
     let at = match int(0) {
+        Some(12 | 17) => 1,
+        Some(4..=11 | 15) => 2,
         Some(0) => 3,
-        Some(1) => 6,
         Some(13) => 5,
+        Some(1) => 6,
         _ => return Duration::ZERO,
     };
     let noted = int(at).and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
@@ -239,13 +241,13 @@ pub(crate) fn verdict(answer: &[Value], run: &Run) -> Option<Verdict> {
         2 => Some(Verdict::KeyReused),
         3 => Some(Verdict::NotLoaded),
         4 => Some(Verdict::OtherEpoch(Epoch(int(1)?))),
-        5 => refused(Refusal::NotOpen { starts_at: Utc.timestamp_millis_opt(int(2)?).single()? }),
+        5 => refused(Refusal::NotOpen { starts_at: Utc.timestamp_millis_opt(int(3)?).single()? }),
         6 => refused(Refusal::Paused),
         7 => refused(Refusal::Closed),
         8 => refused(Refusal::Ended),
-        9 => refused(Refusal::Limit { taken: u32::try_from(int(2)?).ok()? }),
+        9 => refused(Refusal::Limit { taken: u32::try_from(int(3)?).ok()? }),
         10 => refused(Refusal::SoldOut),
-        11 => refused(Refusal::Insufficient { left: int(2)? }),
+        11 => refused(Refusal::Insufficient { left: int(3)? }),
         12 => Some(Verdict::TooOld),
         13 => Some(Verdict::Queued {
             numbers: bytes(1)?,
@@ -255,7 +257,7 @@ pub(crate) fn verdict(answer: &[Value], run: &Run) -> Option<Verdict> {
             run: run.clone(),
         }),
         14 => Some(Verdict::OutboxFull),
-        15 => refused(Refusal::Banned { lapses: u32::try_from(int(2)?).ok()? }),
+        15 => refused(Refusal::Banned { lapses: u32::try_from(int(3)?).ok()? }),
         16 => Some(Verdict::TooManyQueued),
         17 => Some(Verdict::LookFirst),
         _ => None,

@@ -151,6 +151,12 @@ impl TestGate {
         format!("{}gate:1:{{{TEMPLATE}:0}}:outbox", self.prefix)
     }
 
+    /// Notes, as a look does, that an api may refuse users from memory, for longer than a test takes.
+    pub(crate) async fn note_refusals(&self) {
+        let key = format!("{}gate:1:{{{TEMPLATE}:0}}:refusing", self.prefix);
+        self.send(&["SET", &key, "", "PX", "600000"]).await;
+    }
+
     /// Changes a field of meta, as no script would.
     pub(crate) async fn set_meta(&self, field: &str, value: &str) {
         self.send(&["HSET", &self.meta(), field, value]).await;

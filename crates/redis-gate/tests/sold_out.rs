@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use coupon::{Epoch, TemplateId, TemplateState, UserId};
+use coupon::{Claim, Epoch, TemplateId, TemplateState, UserId};
 use redis_gate::{OpenFacts, QueueOptions, REFUSING, Refusal, SoldOutGate, SoldOutLook, Verdict};
 use testkit::until;
 
-use crate::harness::{EPOCH, TEMPLATE, TestGate, USER, claim, facts, now};
+use crate::harness::{
+    EPOCH, TEMPLATE, TestGate, USER, again, claim, facts, now, queued_facts, refused,
+};
 
 const OTHER: UserId = UserId(71);
 
@@ -133,4 +135,44 @@ async fn a_gate_that_replaces_another_may_have_lost_its_notes_so_answers_wait() 
         wait(&gate, USER, epoch).await
     };
     until(rebuild_and_claim, |waits| !waits.is_zero()).await;
+}
+
+/// The verdict on a claim while an api may refuse its user from memory, and how long a success behind it waits.
+async fn while_refused(gate: &TestGate, claim: &Claim, epoch: Epoch) -> (Verdict, Duration) {
+    gate.note_refusals().await;
+    gate.gate.claim_to_answer(claim, epoch, now(), QueueOptions::direct()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_stored_answer_behind_a_refusal_waits_until_no_api_may_refuse_its_user() {
+    let unlimited = OpenFacts { limit: 0, ..facts() };
+    let asked = claim(USER, "a", 3);
+    for (refusal, facts) in [
+        (Refusal::SoldOut, OpenFacts { stock: 0, ..unlimited }),
+        (Refusal::Insufficient { left: 2 }, OpenFacts { stock: 2, ..unlimited }),
+        (Refusal::Paused, OpenFacts { state: TemplateState::Paused, ..unlimited }),
+        (Refusal::Ended, OpenFacts { state: TemplateState::Ended, ..unlimited }),
+        (Refusal::Closed, OpenFacts { ends_at: unlimited.starts_at, ..unlimited }),
+    ] {
+        let gate = TestGate::open("refused and looked up", facts).await;
+        let (verdict, wait) = while_refused(&gate, &asked, EPOCH).await;
+        assert_eq!(verdict, Verdict::Refused { refusal, look_in_mysql: true });
+        assert!(!wait.is_zero(), "{refusal:?}");
+    }
+    // A refusal that is final without MySQL waits for nothing.
+    let gate = TestGate::open("refused", facts()).await;
+    let (verdict, wait) = while_refused(&gate, &asked, EPOCH).await;
+    assert_eq!((verdict, wait), (refused(Refusal::Limit { taken: 0 }), Duration::ZERO));
+
+    let (verdict, wait) = while_refused(&gate, &asked, NEWER).await;
+    assert_eq!(verdict, Verdict::OtherEpoch(EPOCH));
+    assert!(!wait.is_zero(), "MySQL may have the answer of the older epoch");
+
+    let gate = TestGate::open("look first", queued_facts()).await;
+    let first = claim(USER, "a", 1);
+    gate.queue(&first).await;
+    gate.release(&first).await;
+    let (verdict, wait) = while_refused(&gate, &again(&first), EPOCH).await;
+    assert_eq!(verdict, Verdict::LookFirst);
+    assert!(!wait.is_zero());
 }

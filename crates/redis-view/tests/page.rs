@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use chrono::DateTime;
 use coupon::{CouponId, CouponStatus};
-use devstack::{OwnView, TestServers};
+use devstack::{OwnRedis, TestServers};
 use redis_view::{Change, Origin, Page, PageAnswer, PageRequest, ViewReader};
 
 use crate::{
@@ -233,7 +233,7 @@ mod full {
         const COUPONS: i64 = 10_000;
         const LIMIT: usize = 100;
         let name = TestServers::shared().scope("ten thousand").database;
-        let server = OwnView::start(&name, &[]).await.unwrap();
+        let server = OwnRedis::view(&name, &[]).await.unwrap();
         let view = TestView::on(server.url(), String::new()).await;
         let in_one_millisecond = |id| {
             let mut change = unused(id);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coupon::{CouponId, UserId};
-use devstack::{OwnView, TestServers};
+use devstack::{OwnRedis, TestServers};
 use redis_view::{
     Begun, CHANGES_PER_CALL, Change, MyCouponsError, Origin, PageAnswer, PageRequest, Rebuilt,
     ViewError, ViewReader,
@@ -205,7 +205,7 @@ mod full {
         /// call of each of the four scripts that the server lacks.
         const OTHER_SCRIPTS: u64 = 7;
         let name = TestServers::shared().scope("cold ten thousand").database;
-        let server = OwnView::start(&name, &[]).await.unwrap();
+        let server = OwnRedis::view(&name, &[]).await.unwrap();
         let view = TestView::on(server.url(), String::new()).await;
         let all: Vec<_> = (1..=COUPONS).map(unused).collect();
         let reader = reader_of(&view, &all);
@@ -253,7 +253,7 @@ mod full {
     /// A full server takes no change, so its older contents must not be shown for ever.
     #[tokio::test]
     async fn a_full_server_that_does_not_evict_is_not_trusted() {
-        let server = OwnView::start("full-view", &["--maxmemory", "3mb"]).await.unwrap();
+        let server = OwnRedis::view("full-view", &["--maxmemory", "3mb"]).await.unwrap();
         let view = TestView::on(server.url(), String::new()).await;
         view.rebuild(&[unused(1)]).await;
         view.send(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs};
 
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
-use devstack::{Options, PlatformOptions, Servers, TestServers, project_root};
+use devstack::{OwnRedis, PlatformOptions, TestServers};
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::Value;
@@ -117,11 +117,9 @@ mod full {
 
     #[tokio::test]
     async fn a_claim_whose_gate_stops_or_is_rebuilt_is_called_lost_only_where_it_can_never_land() {
-        let dir = project_root().join(".dev/test/claim-poll");
-        drop(fs::remove_dir_all(&dir));
-        let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
+        let mut gate = OwnRedis::gate("claim-poll").await.unwrap();
         let two_apis = |options| PlatformOptions { apis: 2, ..options };
-        let shared = TestServers::private(&servers);
+        let shared = TestServers::shared().with_gate(&gate.url());
         let mut world = World::start_on(&shared, "claim poll", two_apis).await;
         let several = |new| NewTemplate { per_user_limit: 2, ..new };
         let template = world.template(10, several).await;
@@ -139,9 +137,9 @@ mod full {
         let (without, _) = url.split_once('?').unwrap();
         assert_eq!(outcome(&poll(&anna, &url).await), processing);
         assert_eq!(outcome(&poll(&anna, without).await), needed);
-        servers.gate.pause().unwrap();
+        gate.server.pause().unwrap();
         assert_eq!(outcome(&poll(&anna, &url).await), unavailable);
-        servers.gate.resume().unwrap();
+        gate.server.resume().unwrap();
         let again =
             until(async || outcome(&poll(&anna, &url).await), |outcome| outcome.0 != 503).await;
         assert_eq!(again, processing);
@@ -159,8 +157,8 @@ mod full {
         fs::write(&hold, "").unwrap();
         start_with(&mut world.platform.apis[1], "FAIL_POINTS", &armed).await;
         let (bert, url) = held_claim(&world, template, 2).await;
-        servers.gate.kill().unwrap();
-        servers.gate.start().await.unwrap();
+        gate.server.kill().unwrap();
+        gate.server.start().await.unwrap();
         let mut seen = Vec::new();
         let ended = async || {
             let answer = outcome(&poll(&bert, &url).await);
@@ -181,8 +179,6 @@ mod full {
         assert_eq!(world.count(template).await.all(), 2);
         world.assert_sound(None).await;
         world.end().await;
-        servers.stop().await.unwrap();
-        fs::remove_dir_all(dir).unwrap();
     }
 
     /// The second request joins the first one at this api, and its own id never reaches the gate.

@@ -4,7 +4,7 @@
 use std::{fs, time::Duration};
 
 use coupon::{RequestId, TemplateId, TemplateState, UserId};
-use devstack::{Options, PlatformOptions, Process, Servers, TestServers, project_root};
+use devstack::{Flavor, OwnDatabase, PlatformOptions, Process, TestServers};
 use fastrand::Rng;
 use futures::{StreamExt as _, future::join_all, stream};
 use mysql_store::template as templates;
@@ -157,16 +157,15 @@ const MINUTES: Duration = Duration::from_secs(100);
 
 /// MySQL dies, then hangs, each time for `longer` than a claim's client waits.
 async fn mysql_away(name: &str, longer: Duration) {
-    let dir = project_root().join(".dev/test").join(name.replace(' ', "-"));
-    drop(fs::remove_dir_all(&dir));
-    let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
-    let shared = TestServers::private(&servers);
+    let own = name.replace(' ', "-");
+    let mut database = OwnDatabase::start(&own, Flavor::Mariadb, &[]).await.unwrap();
+    let shared = TestServers::shared().with_database(&database.url());
     let world = World::start_on(&shared, name, two_apis).await;
     let template = world.template(100, several).await;
     let opener = world.api().shopper(UserId(1)).unwrap();
     assert_eq!(insist(&opener, template).await.status, 201);
     for (user, dies) in [(2, true), (3, false)] {
-        if dies { servers.database.kill() } else { servers.database.pause() }.unwrap();
+        if dies { database.server.kill() } else { database.server.pause() }.unwrap();
         let shopper = world.api().shopper(UserId(user)).unwrap();
         let answer = shopper.claim(template, Some(KEY), 1).await.unwrap();
         let code = answer.code();
@@ -177,9 +176,9 @@ async fn mysql_away(name: &str, longer: Duration) {
         assert_eq!(look().await.status, 503, "nothing is known");
         sleep(longer).await;
         if dies {
-            servers.database.start().await.unwrap();
+            database.server.start().await.unwrap();
         } else {
-            servers.database.resume().unwrap();
+            database.server.resume().unwrap();
         }
         let polled = until(look, |polled| matches!(polled.status, 200 | 404)).await;
         let answer = insist(&shopper, template).await;
@@ -192,8 +191,6 @@ async fn mysql_away(name: &str, longer: Duration) {
     }
     assert_one_each(&world, template, 3).await;
     world.end().await;
-    servers.stop().await.unwrap();
-    fs::remove_dir_all(dir).unwrap();
 }
 
 const CLIENTS: i64 = 1_000;

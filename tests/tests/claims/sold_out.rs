@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     claims::full::epochs::{
-        copy_of_gate_file, end, flush, lose_gate, open_again, private_world, restore,
+        copy_of_gate_file, flush, lose_gate, open_again, restore, world_with_own_gate,
     },
     templates::movements::{by, move_stock},
 };
@@ -169,13 +169,13 @@ async fn winners_get_their_coupon_again_while_all_others_are_refused_from_memory
 #[tokio::test]
 async fn a_gate_that_was_lost_is_remembered_anew_with_its_winners() {
     devstack::quick_fault_test_of("gate");
-    let (mut servers, world) = private_world("forgotten").await;
+    let (gate, world) = world_with_own_gate("forgotten").await;
     let sale = Sale::on(world, 10).await;
     let mut won = sale.sell(10).await;
     for lose_all in [false, true] {
         sale.until_remembered().await;
         if lose_all {
-            flush(&servers).await;
+            flush(&gate).await;
         } else {
             lose_gate(&sale.world, sale.template).await;
         }
@@ -192,7 +192,7 @@ async fn a_gate_that_was_lost_is_remembered_anew_with_its_winners() {
     }
     assert_eq!(sale.world.count(sale.template).await.all(), 12);
     sale.world.assert_sound(None).await;
-    end(sale.world, &mut servers).await;
+    sale.world.end().await;
 }
 
 #[tokio::test]
@@ -283,18 +283,18 @@ mod full {
 
     #[tokio::test]
     async fn a_gate_that_went_back_in_time_gives_nothing_out_again_and_its_winners_their_coupons() {
-        let (mut servers, world) = private_world("wentback").await;
+        let (mut gate, world) = world_with_own_gate("wentback").await;
         let sale = Sale::on(world, 10).await;
         let mut won = sale.sell(5).await;
-        let copy = copy_of_gate_file(&mut servers).await;
+        let copy = copy_of_gate_file(&mut gate).await;
         // Sales that the old file does not contain.
         for _ in 0..5 {
             won.push(sale.win(0).await);
         }
         sale.until_remembered().await;
-        servers.gate.kill().unwrap();
-        restore(&copy, &servers);
-        servers.gate.start().await.unwrap();
+        gate.server.kill().unwrap();
+        restore(&copy, &gate);
+        gate.server.start().await.unwrap();
         open_again(&sale.world, sale.template, 10).await;
         sale.until_both_say("SOLD_OUT").await;
         sale.until_remembered().await;
@@ -303,6 +303,6 @@ mod full {
         }
         assert_eq!(sale.world.count(sale.template).await.all(), 10);
         sale.world.assert_sound(None).await;
-        end(sale.world, &mut servers).await;
+        sale.world.end().await;
     }
 }

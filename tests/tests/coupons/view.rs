@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use coupon::UserId;
-use devstack::{OwnView, TestServers};
+use devstack::{OwnRedis, TestServers};
 use fastrand::Rng;
 use pipeline_tests::{World, until};
 use redis_view::keys;
@@ -34,7 +34,7 @@ const WRITTEN: &str = "all-is-written";
 async fn whatever_the_view_loses_each_answer_is_whole_and_shows_nothing_that_ended() {
     devstack::quick_fault_test_of("view");
     let settings = ["--maxmemory", MEMORY, NOTIFY_EVICTIONS[0], NOTIFY_EVICTIONS[1]];
-    let server = OwnView::start("readers", &settings).await.unwrap();
+    let server = OwnRedis::view("readers", &settings).await.unwrap();
     let servers = TestServers::shared().with_view(&server.url());
     let world = World::start_on(&servers, "readers", |options| options).await;
     let seed = fastrand::u64(..);
@@ -69,7 +69,7 @@ struct Lost {
 
 /// Generator of losses of a view's Redis.
 struct Losses<'a> {
-    server: OwnView,
+    server: OwnRedis,
     prefix: String,
     progress: &'a ReaderProgress,
     rng: Rng,
@@ -77,7 +77,7 @@ struct Losses<'a> {
 
 impl Losses<'_> {
     /// Causes losses in turn; returns the server and what was lost.
-    async fn lose(mut self) -> (OwnView, Lost) {
+    async fn lose(mut self) -> (OwnRedis, Lost) {
         let mut lost = Lost::default();
         let mut deletions = 0;
         for turn in 0..LOSSES {

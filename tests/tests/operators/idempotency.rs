@@ -25,7 +25,7 @@ use tokio::sync::Barrier;
 use crate::{
     claims::{
         faults::start_with,
-        full::epochs::{end, flush, open_again, private_world},
+        full::epochs::{flush, open_again, world_with_own_gate},
     },
     queued::{accepted, after_topic, shopper},
 };
@@ -240,7 +240,7 @@ mod full {
 
     #[tokio::test]
     async fn the_end_of_a_drain_that_is_sent_again_is_answered_again_and_ends_no_other() {
-        let (mut servers, mut world) = private_world("idempotent-drain").await;
+        let (gate, mut world) = world_with_own_gate("idempotent-drain").await;
         let template = world.template(20, after_topic).await;
         let name = world.api().template(template).await.unwrap().name;
         let path = format!("/v1/templates/{template}/drain-end");
@@ -248,7 +248,7 @@ mod full {
         world.platform.lander.pause().unwrap();
         let mut promises = Promises::default();
         accepted(&mut promises, &shopper(&world, 0, 1), template).await;
-        flush(&servers).await;
+        flush(&gate).await;
         let end_drain = async || post(world.api(), &path, "k", &body).await;
         // A gate that was lost is being loaded a moment after.
         let first = until(end_drain, |answer| answer.status == 200).await;
@@ -262,7 +262,7 @@ mod full {
         world.platform.lander.resume().unwrap();
         let lost = Ends { lost: 1, ..Ends::default() };
         assert_eq!(promises.kept(&world).await, lost);
-        end(world, &mut servers).await;
+        world.end().await;
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs};
 
 use chrono::{DateTime, Utc};
 use coupon::UserId;
-use devstack::{OwnBroker, OwnView, PlatformOptions, Process, TestServers};
+use devstack::{OwnBroker, OwnRedis, PlatformOptions, Process, TestServers};
 use mysql_store::verify;
 use pipeline_tests::{World, damage, until};
 use reqwest::{Method, RequestBuilder};
@@ -295,7 +295,7 @@ mod full {
     /// Claims need no view, so the api stays ready: no balancer takes it away.
     #[tokio::test]
     async fn a_view_that_stops_evicting_shows_in_the_api_which_stays_ready() {
-        let view = OwnView::start("on-call-view", &[]).await.unwrap();
+        let view = OwnRedis::view("on-call-view", &[]).await.unwrap();
         let servers = TestServers::shared().with_view(&view.url());
         let without_queue = |options| PlatformOptions { queue: false, ..options };
         let world = World::start_on(&servers, "no eviction", without_queue).await;

@@ -166,21 +166,21 @@ mod full {
 
     #[tokio::test]
     async fn a_lander_needs_no_gate_to_land_what_was_accepted() {
-        let (mut servers, mut world) =
-            crate::claims::full::epochs::private_world("queued-no-gate").await;
+        let (mut gate, mut world) =
+            crate::claims::full::epochs::world_with_own_gate("queued-no-gate").await;
         let template = world.template(20, after_topic).await;
         let mut promises = Promises::default();
         world.platform.lander.pause().unwrap();
         for user in 1..=10 {
             accepted(&mut promises, &shopper(&world, 0, user), template).await;
         }
-        servers.gate.kill().unwrap();
+        gate.server.kill().unwrap();
         world.platform.lander.resume().unwrap();
         world.until(template, |counts| counts.all() == 10).await;
-        servers.gate.start().await.unwrap();
+        gate.server.start().await.unwrap();
         assert_eq!(promises.kept(&world).await, Ends::all_succeeded(10));
         assert_sold(&world, template, 10).await;
-        crate::claims::full::epochs::end(world, &mut servers).await;
+        world.end().await;
     }
 
     /// A lander that does not reach the gate leaves its news to the apis: what landed or was refused is found in MySQL, and

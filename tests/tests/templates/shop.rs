@@ -1,15 +1,12 @@
 //! The public shop page, which works whatever happens behind it.
 
-use std::{fs, io::Write as _, net::TcpStream};
-
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
-use devstack::{Options, Servers, TestServers, project_root};
+use devstack::{Flavor, OwnDatabase, OwnRedis, Process, TestServers};
 use pipeline_tests::{STATE_MAX, World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Claimed, NewTemplate};
-use testkit::server_of;
 
 async fn page(world: &World, template: TemplateId) -> Answer {
     world.api().shop(template, None).await.unwrap()
@@ -193,7 +190,7 @@ async fn before_the_window_a_page_counts_down_and_a_draft_is_nobodys() {
 /// An api that has just started, without the topic and without MySQL, shows a coupon of a template that is over.
 async fn shows_coupons_of_a_template_that_it_does_not_know(
     mut world: World,
-    servers: &mut Servers,
+    database: &mut Process,
     open: TemplateId,
 ) {
     let ends = world.clock.now() + TimeDelta::seconds(3);
@@ -216,7 +213,7 @@ async fn shows_coupons_of_a_template_that_it_does_not_know(
     let listed = until(look, Option::is_some).await.unwrap();
     assert_eq!(on(&listed), rows([(open, "open")]));
 
-    servers.database.pause().unwrap();
+    database.pause().unwrap();
     let mine = async || {
         let answer = anna.send(anna.request(Method::GET, "/v1/me/coupons")).await.unwrap();
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -225,24 +222,24 @@ async fn shows_coupons_of_a_template_that_it_does_not_know(
         page["data"][0]["template"].clone()
     };
     assert_eq!(mine().await, Value::Null, "the list does not wait for MySQL");
-    servers.database.resume().unwrap();
+    database.resume().unwrap();
     until(mine, |template| template["name"] == "A sale").await;
     world.end().await;
 }
 
 mod full {
     use super::*;
+    use crate::claims::full::epochs::flush;
 
     #[tokio::test]
     async fn pages_and_lists_need_no_mysql_and_say_what_they_do_not_know() {
-        let dir = project_root().join(".dev/test/shop-alone");
-        drop(fs::remove_dir_all(&dir));
-        let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
-        let shared = TestServers::private(&servers);
+        let mut database = OwnDatabase::start("shop-alone", Flavor::Mariadb, &[]).await.unwrap();
+        let gate = OwnRedis::gate("shop-alone-gate").await.unwrap();
+        let shared = TestServers::shared().with_database(&database.url()).with_gate(&gate.url());
         let world = World::start_on(&shared, "shop alone", |options| options).await;
         let template = world.template(9, |new| new).await;
         until_left(&world, template, json!(9)).await;
-        servers.database.pause().unwrap();
+        database.server.pause().unwrap();
         for _ in 0..200 {
             let shown = page(&world, template).await;
             assert_eq!(shown.json::<Value>().unwrap()["left"], 9, "{shown:?}");
@@ -250,14 +247,12 @@ mod full {
             assert_eq!(listed.json::<Value>().unwrap()["data"][0]["left"], 9, "{listed:?}");
         }
         // The gate loses its data and cannot be reloaded: the page must not show "0 left".
-        let mut gate = TcpStream::connect(server_of(&servers.endpoints().gate_redis_url)).unwrap();
-        gate.write_all(b"FLUSHALL\r\n").unwrap();
+        flush(&gate).await;
         let shown = until_left(&world, template, Value::Null).await;
         assert_eq!(shown["state"], "open");
-        servers.database.resume().unwrap();
+        database.server.resume().unwrap();
         until_left(&world, template, json!(9)).await;
-        shows_coupons_of_a_template_that_it_does_not_know(world, &mut servers, template).await;
-        servers.stop().await.unwrap();
-        fs::remove_dir_all(dir).unwrap();
+        shows_coupons_of_a_template_that_it_does_not_know(world, &mut database.server, template)
+            .await;
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tokio::process::Command;
 
 use crate::tier::full_only;
-use crate::{Error, OwnView, Result, SlotMove, paths, process::ports, servers::redis};
+use crate::{Error, OwnRedis, Result, SlotMove, paths, process::ports, servers::redis};
 
 /// The fewest masters that a cluster can have.
 const MASTERS: usize = 3;
@@ -28,7 +28,7 @@ const FIT_FOR_A_GATE: &[&str] =
 #[derive(Debug)]
 pub struct OwnCluster {
     /// The initial masters, then their replicas.
-    pub nodes: Vec<OwnView>,
+    pub nodes: Vec<OwnRedis>,
     /// Arguments of every server.
     settings: Vec<String>,
     dir: PathBuf,
@@ -105,7 +105,7 @@ impl OwnCluster {
     }
 
     /// Starts a server that can join a cluster but has not joined one yet.
-    async fn node(name: &str, settings: &[&str]) -> Result<OwnView> {
+    async fn node(name: &str, settings: &[&str]) -> Result<OwnRedis> {
         // The default, the server's port + 10000, may exceed the highest port.
         let port = ports::free()?.to_string();
         let ours = [
@@ -118,7 +118,7 @@ impl OwnCluster {
             "--repl-diskless-sync-delay",
             "0",
         ];
-        OwnView::start(name, &[&ours, settings].concat()).await
+        OwnRedis::view(name, &[&ours, settings].concat()).await
     }
 
     /// The URL of the cluster. One node, the last, is enough to find the others.

@@ -5,6 +5,6 @@ pub(crate) mod brokers;
 pub(crate) mod cluster;
 pub(crate) mod database;
 pub(crate) mod pair;
+pub(crate) mod redis;
 pub(crate) mod sentinel;
 pub(crate) mod slot_move;
-pub(crate) mod view;

@@ -1,6 +1,6 @@
 //! [`OwnPair`]: a Redis master with a replica and a sentinel, for a single test.
 
-use crate::{OwnSentinel, OwnView, Result, servers::redis};
+use crate::{OwnRedis, OwnSentinel, Result, servers::redis};
 
 /// The sentinel's name for the master.
 const NAME: &str = "pair";
@@ -10,9 +10,9 @@ const NAME: &str = "pair";
 #[derive(Debug)]
 pub struct OwnPair {
     /// The initial master.
-    pub master: OwnView,
+    pub master: OwnRedis,
     /// The initial replica.
-    pub replica: OwnView,
+    pub replica: OwnRedis,
     /// Monitors both.
     pub sentinel: OwnSentinel,
 }
@@ -25,11 +25,11 @@ impl OwnPair {
     /// As [`Process::start`](crate::Process::start).
     pub async fn start(name: &str, settings: &[&str]) -> Result<Self> {
         let of_master = [settings, &["--repl-diskless-sync-delay", "0"]].concat();
-        let master = OwnView::start(&format!("{name}-master"), &of_master).await?;
+        let master = OwnRedis::view(&format!("{name}-master"), &of_master).await?;
         let at = master.server.address();
         let replicaof = format!("{} {}", at.ip(), at.port());
         let of_replica = [settings, &["--replicaof", &replicaof]].concat();
-        let replica = OwnView::start(&format!("{name}-replica"), &of_replica).await?;
+        let replica = OwnRedis::view(&format!("{name}-replica"), &of_replica).await?;
         // A sentinel asks a master for its replicas at once, and then only every ten seconds.
         redis::until(&replica.server, |info| info.contains("master_link_status:up")).await?;
         let sentinel = OwnSentinel::start(&format!("{name}-sentinel"), NAME, at, &[]).await?;

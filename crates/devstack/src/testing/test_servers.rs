@@ -81,6 +81,13 @@ impl TestServers {
         Self { endpoints }
     }
 
+    /// Replaces the database server.
+    #[must_use]
+    pub fn with_database(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.endpoints.database_url);
+        self
+    }
+
     /// Replaces the view's Redis.
     #[must_use]
     pub fn with_view(mut self, url: &str) -> Self {

@@ -1,7 +1,7 @@
 //! A view on a cluster keeps the guarantees of a single server while masters die, slots move, and nodes join.
 
 use coupon::UserId;
-use devstack::{OwnCluster, OwnView, TestServers, at_last};
+use devstack::{OwnCluster, OwnRedis, TestServers, at_last};
 use redis::{RedisResult, aio::MultiplexedConnection};
 use redis_view::{Applied, Begun, Change, PageAnswer, ViewStore, keys};
 use testkit::until_true;
@@ -39,7 +39,7 @@ async fn shown(store: &ViewStore, user: UserId) -> Option<Vec<i64>> {
 struct Node(MultiplexedConnection);
 
 impl Node {
-    async fn of(view: &OwnView) -> Self {
+    async fn of(view: &OwnRedis) -> Self {
         let client = redis::Client::open(view.url()).unwrap();
         Self(client.get_multiplexed_async_connection().await.unwrap())
     }
@@ -72,7 +72,7 @@ struct Move {
 }
 
 impl Move {
-    async fn begin(from: &OwnView, to: &OwnView, user: UserId) -> Self {
+    async fn begin(from: &OwnRedis, to: &OwnRedis, user: UserId) -> Self {
         let port = to.server.address().port().to_string();
         let mut from = Node::of(from).await;
         let mut to = Node::of(to).await;

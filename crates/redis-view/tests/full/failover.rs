@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use devstack::{OwnView, TestServers, at_last};
+use devstack::{OwnRedis, TestServers, at_last};
 use redis::aio::MultiplexedConnection;
 use redis_view::{Applied, GenerationsFuture, PageAnswer, ViewError, ViewStore};
 use testkit::Proxy;
@@ -67,8 +67,8 @@ impl Generations {
     }
 }
 
-async fn own(name: &str, settings: &[&str]) -> (OwnView, MultiplexedConnection) {
-    let server = OwnView::start(&TestServers::shared().scope(name).database, settings).await;
+async fn own(name: &str, settings: &[&str]) -> (OwnRedis, MultiplexedConnection) {
+    let server = OwnRedis::view(&TestServers::shared().scope(name).database, settings).await;
     let server = server.unwrap();
     let redis = redis::Client::open(server.url()).unwrap();
     let redis = redis.get_multiplexed_async_connection().await.unwrap();
@@ -77,8 +77,8 @@ async fn own(name: &str, settings: &[&str]) -> (OwnView, MultiplexedConnection) 
 
 /// A master and its replica.
 struct Pair {
-    master: (OwnView, MultiplexedConnection),
-    replica: (OwnView, MultiplexedConnection),
+    master: (OwnRedis, MultiplexedConnection),
+    replica: (OwnRedis, MultiplexedConnection),
 }
 
 impl Pair {

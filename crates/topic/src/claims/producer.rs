@@ -89,6 +89,14 @@ impl ClaimsProducer {
         Ok(claims_partition(template, ONLY_BUCKET, self.partitions().await?))
     }
 
+    /// Takes the number of partitions of the topic as known.
+    #[must_use]
+    pub fn with_partitions(self, partitions: i32) -> Self {
+        // A number that was read before is the same.
+        drop(self.inner.partitions.set(partitions));
+        self
+    }
+
     /// Returns the number of partitions of the topic.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use coupon::TemplateId;
-use devstack::{Flavor, OwnView, TestServers};
+use devstack::{Flavor, OwnRedis, TestServers};
 use mysql_store::{connect, verify};
 use testkit::{STATE_MAX, until_listed, until_true};
 use tokio::process::Command;
@@ -19,7 +19,7 @@ async fn pointed_elsewhere(flavor: Flavor) {
     let generation = "select count(*) from view_generation where generation = 1 and run_id = ";
     let known = format!("{generation}(select run_id from (select * from view_generation) known)");
     let name = format!("verifier-other-redis-{}", flavor.name());
-    let other = OwnView::start(&name, &[]).await.unwrap();
+    let other = OwnRedis::view(&name, &[]).await.unwrap();
     let settings =
         Settings { view_redis_url: other.url().parse().unwrap(), ..stage.settings.clone() };
     let refused = Sources::connect(&settings).await.err().unwrap();

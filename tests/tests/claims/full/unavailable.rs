@@ -5,7 +5,7 @@ use std::fs;
 
 use chrono::TimeDelta;
 use coupon::UserId;
-use devstack::{Options, OwnView, Servers, TestServers, project_root};
+use devstack::{Flavor, OwnDatabase, OwnRedis, TestServers};
 use futures::future::join_all;
 use mysql_store::fence::{self, Fence};
 use pipeline_tests::{World, until};
@@ -13,11 +13,8 @@ use redis_gate::RequestState;
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Claimed, NewTemplate};
-use testkit::server_of;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
+
+use crate::claims::full::epochs::flush;
 
 /// Idempotency key of every claim.
 const KEY: &str = "the-key";
@@ -35,10 +32,9 @@ fn code(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
-    let dir = project_root().join(".dev/test/mysql-silent");
-    drop(fs::remove_dir_all(&dir));
-    let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
-    let shared = TestServers::private(&servers);
+    let mut database = OwnDatabase::start("mysql-silent", Flavor::Mariadb, &[]).await.unwrap();
+    let gate = OwnRedis::gate("mysql-silent-gate").await.unwrap();
+    let shared = TestServers::shared().with_database(&database.url()).with_gate(&gate.url());
     let world = World::start_on(&shared, "mysql silent", |options| options).await;
     let api = world.api();
     let template = world.template(10, |new| new).await;
@@ -48,7 +44,7 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     let templates = async || api.send(api.operator(Method::GET, "/v1/templates")).await.unwrap();
     let before = templates().await;
 
-    servers.database.pause().unwrap();
+    database.server.pause().unwrap();
     let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
     let draft = api.operator(Method::POST, "/v1/templates").json(&draft);
     let keyless = draft.try_clone().unwrap();
@@ -90,16 +86,11 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     assert_eq!(again.json::<Value>().unwrap()["poll"], poll);
 
     // A gate that loses its data now cannot be reloaded; claims must not be answered "sold out".
-    let gate = server_of(&servers.endpoints().gate_redis_url);
-    let mut gate = TcpStream::connect(gate).await.unwrap();
-    gate.write_all(b"FLUSHALL\r\n").await.unwrap();
-    let mut flushed = [0; 5];
-    gate.read_exact(&mut flushed).await.unwrap();
-    assert_eq!(&flushed, b"+OK\r\n");
+    flush(&gate).await;
     let claim = async || bert.claim(template, Some(KEY), 1).await.unwrap();
     assert_eq!(code(&claim().await), "GATE_LOADING");
 
-    servers.database.resume().unwrap();
+    database.server.resume().unwrap();
     let bert = until(claim, |answer| !answer.is_passing()).await;
     assert_eq!((bert.status, bert.replayed), (201, false), "{bert:?}");
     let after = until(templates, |answer| answer.status == 200).await;
@@ -110,13 +101,11 @@ async fn while_mysql_is_silent_what_needs_it_says_so_and_does_nothing() {
     assert_eq!(world.count(template).await.all(), 2);
     world.assert_sound(None).await;
     world.end().await;
-    servers.stop().await.unwrap();
-    fs::remove_dir_all(dir).unwrap();
 }
 
 #[tokio::test]
 async fn while_the_view_is_away_it_is_not_rebuilt_and_mysql_shows_the_list() {
-    let mut view = OwnView::start("view-away", &[]).await.unwrap();
+    let mut view = OwnRedis::view("view-away", &[]).await.unwrap();
     let servers = TestServers::shared().with_view(&view.url());
     let world = World::start_on(&servers, "view away", |options| options).await;
     let api = world.api();

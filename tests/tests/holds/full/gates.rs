@@ -9,7 +9,9 @@ use pipeline_tests::{World, until};
 use shopper::{NewTemplate, Wish};
 
 use crate::{
-    claims::full::epochs::{copy_of_gate_file, end, lose_gate, open_again, private_world, restore},
+    claims::full::epochs::{
+        copy_of_gate_file, lose_gate, open_again, restore, world_with_own_gate,
+    },
     holds::{LONG, claimed, number, stock},
 };
 
@@ -41,20 +43,20 @@ async fn sold(world: &World, template: TemplateId, first: i64, users: i64, all: 
 #[tokio::test]
 async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_what_is_held_never()
 {
-    let (mut servers, world) = private_world("hold-rewound").await;
+    let (mut gate, world) = world_with_own_gate("hold-rewound").await;
     let back = world.template(STOCK, |new| new.held_for(HOLD)).await;
     let held = world.template(STOCK, |new| new.held_for(LONG)).await;
     sold(&world, back, 1, STOCK, STOCK).await;
-    let copy = copy_of_gate_file(&mut servers).await;
+    let copy = copy_of_gate_file(&mut gate).await;
     sold(&world, held, 1, STOCK, STOCK).await;
     world.until(back, |counts| counts.lapsed == STOCK).await;
     assert_eq!(
         (stock(&world, back).await, stock(&world, held).await),
         ((STOCK, STOCK), (STOCK, 0))
     );
-    servers.gate.kill().unwrap();
-    restore(&copy, &servers);
-    servers.gate.start().await.unwrap();
+    gate.server.kill().unwrap();
+    restore(&copy, &gate);
+    gate.server.start().await.unwrap();
 
     let more = STOCK + STOCK / 2;
     sold(&world, held, APART, more, STOCK).await;
@@ -64,7 +66,7 @@ async fn a_gate_restarted_from_an_old_file_sells_what_came_back_since_once_and_w
     assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
     assert_eq!(world.count(back).await.all(), 2 * STOCK);
     world.assert_sound(None).await;
-    end(world, &mut servers).await;
+    world.end().await;
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use std::{
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::{
-    Endpoints, Flavor, INIT_CONNECT, Options, OwnView, Servers, TestServers, if_installed, imposed,
-    not_checked, project_root,
+    Endpoints, Flavor, INIT_CONNECT, Options, OwnRedis, Servers, TestServers, if_installed,
+    imposed, not_checked, project_root,
 };
 use mysql_store::{connect, migrate, verify};
 use pipeline_tests::{World, until};
@@ -439,7 +439,7 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
     let Some(servers) = if_installed(started, "MySQL as ops sets it") else { return };
     let redis = async |role: &str| {
         let file = project_root().join("ops").join(format!("redis-{role}.conf"));
-        OwnView::by_file(&format!("{role}-by-file-{}", flavor.name()), &file).await.unwrap()
+        OwnRedis::by_file(&format!("{role}-by-file-{}", flavor.name()), &file).await.unwrap()
     };
     let gate = redis("gate").await;
     let view = redis("view").await;

@@ -2,7 +2,7 @@
 
 use coupon::UserId;
 use devstack::{
-    Certificates, Endpoints, Flavor, OwnBroker, OwnDatabase, OwnPair, OwnView, TestServers,
+    Certificates, Endpoints, Flavor, OwnBroker, OwnDatabase, OwnPair, OwnRedis, TestServers,
     free_port,
 };
 use pipeline_tests::{World, histories};
@@ -15,7 +15,7 @@ const WAVE: i64 = 600;
 struct ByTls {
     _database: OwnDatabase,
     gate: OwnPair,
-    _view: OwnView,
+    _view: OwnRedis,
     _kafka: OwnBroker,
     endpoints: Endpoints,
     _certificates: Certificates,
@@ -39,7 +39,7 @@ impl ByTls {
         let view_port = free_port().unwrap();
         let settings = certificates.redis_settings(view_port);
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        let view = OwnView::start("tls-view", &settings).await.unwrap();
+        let view = OwnRedis::view("tls-view", &settings).await.unwrap();
         let (kafka, kafka_port) = OwnBroker::with_tls("tls-kafka", &certificates).await.unwrap();
         let endpoints = Endpoints {
             database_url: format!("{}?ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}", database.url()),

@@ -8,7 +8,7 @@ use pipeline_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    claims::full::epochs::{end, flush, open_again, private_world},
+    claims::full::epochs::{flush, open_again, world_with_own_gate},
     operators::cli::Cli,
     queued::{KEY, accepted, after_topic, assert_sold, shopper},
 };
@@ -19,7 +19,7 @@ const USERS: i64 = 5;
 /// The way of the runbook, from the alert to the last user's coupon.
 #[tokio::test]
 async fn an_operator_ends_a_drain_and_who_waited_is_told_and_claims_again_with_the_same_key() {
-    let (mut servers, mut world) = private_world("queued-ended-drain").await;
+    let (gate, mut world) = world_with_own_gate("queued-ended-drain").await;
     let cli = Cli::of(&world);
     let template = world.template(20, after_topic).await;
     let end_drain = format!("template end-drain {template}");
@@ -33,7 +33,7 @@ async fn an_operator_ends_a_drain_and_who_waited_is_told_and_claims_again_with_t
     for user in 1..=USERS {
         accepted(&mut promises, &shopper(&world, 0, user), template).await;
     }
-    flush(&servers).await;
+    flush(&gate).await;
     let stock = async || cli.json(&format!("stock show {template}")).await;
     let drains = |stock: &Value| stock["queued_epoch"].as_i64() < stock["epoch"].as_i64();
     let waiting = until(stock, drains).await;
@@ -41,7 +41,7 @@ async fn an_operator_ends_a_drain_and_who_waited_is_told_and_claims_again_with_t
     // It is lost once more while it waits, and nothing is left that could be loaded.
     let look = async || world.sources.gate.meta(template).await.ok().flatten();
     until(look, Option::is_some).await;
-    flush(&servers).await;
+    flush(&gate).await;
     let run = async || cli.run(&end_drain).await;
     let ended = until(run, |ran| ran.code == 0).await;
     assert!(ended.out.contains("epoch"), "{ended:?}");
@@ -64,7 +64,7 @@ async fn an_operator_ends_a_drain_and_who_waited_is_told_and_claims_again_with_t
     assert_sold(&world, template, USERS).await;
     let late = cli.run(&end_drain).await;
     assert!(late.code == 1 && late.err.contains("NO_DRAIN"), "{late:?}");
-    end(world, &mut servers).await;
+    world.end().await;
 }
 
 /// The operator who gave up users' claims is on record, and no refused request is.

@@ -1,7 +1,7 @@
 //! Pauses, ends and cuts with claims in the queue.
 
 use coupon::TemplateId;
-use devstack::{Endpoints, OwnView, TestServers};
+use devstack::{Endpoints, OwnRedis, TestServers};
 use pipeline_tests::{
     STATE_MAX, World,
     promises::{Ends, Promises},
@@ -216,7 +216,7 @@ async fn a_cut_below_what_was_accepted_rejects_the_last_claims_and_no_more() {
 /// once the gate knows.
 #[tokio::test]
 async fn a_pause_or_an_end_of_which_the_gate_does_not_hear_says_so_and_holds_once_it_has() {
-    let mut gate = OwnView::start("queued-deaf-gate", &["--maxmemory-policy", "noeviction"]).await;
+    let mut gate = OwnRedis::view("queued-deaf-gate", &["--maxmemory-policy", "noeviction"]).await;
     let gate = gate.as_mut().unwrap();
     let endpoints =
         Endpoints { gate_redis_url: gate.url(), ..TestServers::shared().endpoints().clone() };

@@ -15,15 +15,15 @@ use crate::{
     claims::{
         faults::is_stopped,
         full::epochs::{
-            copy_of_gate_file, end, flush, lose_gate, open_again, private_world, restore,
+            copy_of_gate_file, flush, lose_gate, open_again, restore, world_with_own_gate,
         },
     },
     queued::{KEY, Policy, accepted, after_gate, after_topic, arm, assert_sold, shopper, two_apis},
 };
 
 /// Users of a wave, and coupons of the template that sells out.
-const WAVE: i64 = 300;
-const SCARCE: i64 = 700;
+const WAVE: i64 = 120;
+const SCARCE: i64 = 280;
 
 /// Coupons of the templates that do not.
 const PLENTY: i64 = 100_000;
@@ -116,40 +116,40 @@ impl Sale {
 
 #[tokio::test]
 async fn a_gate_flushed_in_the_middle_of_a_queued_sale_loses_no_202_of_the_topic() {
-    let (mut servers, world) = private_world("queued-flushed").await;
+    let (gate, world) = world_with_own_gate("queued-flushed").await;
     let mut sale = Sale::open(&world).await;
     for _ in 0..2 {
         let load = sale.begin(&world).await;
-        flush(&servers).await;
+        flush(&gate).await;
         sale.ended(load).await;
     }
     let crowd = world.crowd();
     sale.close(&world, crowd).await;
-    end(world, &mut servers).await;
+    world.end().await;
 }
 
 /// The rewound stream has entries again that were published, and lacks some that were not.
 #[tokio::test]
 async fn a_gate_restarted_from_an_old_file_in_a_queued_sale_loses_no_202_of_the_topic() {
-    let (mut servers, world) = private_world("queued-rewound").await;
+    let (mut gate, world) = world_with_own_gate("queued-rewound").await;
     let mut sale = Sale::open(&world).await;
     let load = sale.begin(&world).await;
     sale.ended(load).await;
-    let copy = copy_of_gate_file(&mut servers).await;
+    let copy = copy_of_gate_file(&mut gate).await;
     let load = sale.begin(&world).await;
-    servers.gate.kill().unwrap();
-    restore(&copy, &servers);
-    servers.gate.start().await.unwrap();
+    gate.server.kill().unwrap();
+    restore(&copy, &gate);
+    gate.server.start().await.unwrap();
     sale.ended(load).await;
     let crowd = world.crowd();
     sale.close(&world, crowd).await;
-    end(world, &mut servers).await;
+    world.end().await;
 }
 
 /// The rebuild waits for what was queued, however long it takes; other templates' claims go on meanwhile.
 #[tokio::test]
 async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
-    let (mut servers, mut world) = private_world("queued-drain").await;
+    let (gate, mut world) = world_with_own_gate("queued-drain").await;
     let queued = world.template(20, after_topic).await;
     let other = world.template(20, |new: NewTemplate| new).await;
     let mut promises = Promises::default();
@@ -158,7 +158,7 @@ async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
         let anna = shopper(&world, 0, user);
         accepted(&mut promises, &anna, queued).await;
     }
-    flush(&servers).await;
+    flush(&gate).await;
     // The direct template's gate is back while the queued one's waits.
     open_again(&world, other, 0).await;
     let anna = shopper(&world, 1, 1);
@@ -175,7 +175,7 @@ async fn a_gate_is_loaded_only_after_what_was_queued_under_it_has_landed() {
         assert_eq!((again.status, again.replayed), (201, true), "{again:?}");
     }
     assert_sold(&world, queued, 10).await;
-    end(world, &mut servers).await;
+    world.end().await;
 }
 
 /// The steps of a rebuild. At the first two the gate is not loading yet, at the first three what was queued has not

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use coupon::UserId;
-use devstack::{Endpoints, OwnPair, OwnView, TestServers};
+use devstack::{Endpoints, OwnPair, OwnRedis, TestServers};
 use mysql_store::verify;
 use pipeline_tests::{
     World, histories,
@@ -55,7 +55,7 @@ async fn a_switch_of_masters_in_a_queued_sale_loses_no_202_of_the_topic() {
 /// The replica was cut off a wave before its master died: it has neither that wave's claims nor its stock.
 #[tokio::test]
 async fn a_stale_replica_that_is_promoted_in_a_queued_sale_loses_no_202_of_the_topic() {
-    let mut master = OwnView::start("queued-stale-master", FIT).await.unwrap();
+    let mut master = OwnRedis::view("queued-stale-master", FIT).await.unwrap();
     let replica = follower("queued-stale-replica", &master).await;
     let address = replica.server.address();
     let proxy = Proxy::before(&master.url()).await;
@@ -108,7 +108,7 @@ async fn a_202_after_a_replica_outlives_its_master_and_is_not_given_without_the_
 /// kept.
 #[tokio::test]
 async fn a_replica_that_takes_over_lacks_no_claim_that_was_answered_202_after_it() {
-    let mut master = OwnView::start("queued-copied-master", FIT).await.unwrap();
+    let mut master = OwnRedis::view("queued-copied-master", FIT).await.unwrap();
     let replica = follower("queued-copied-replica", &master).await;
     let proxy = Proxy::before(&master.url()).await;
     let gate_redis_url = proxy.instead_of(&master.url());
@@ -147,11 +147,11 @@ async fn a_replica_that_takes_over_lacks_no_claim_that_was_answered_202_after_it
 }
 
 /// Starts a replica of a server, and waits until it follows.
-async fn follower(name: &str, of: &OwnView) -> OwnView {
+async fn follower(name: &str, of: &OwnRedis) -> OwnRedis {
     let at = of.server.address();
     let of_master = format!("{} {}", at.ip(), at.port());
     let settings = [FIT, &["--replicaof", &of_master]].concat();
-    let replica = OwnView::start(name, &settings).await.unwrap();
+    let replica = OwnRedis::view(name, &settings).await.unwrap();
     let follows = async || said(replica.server.address(), &["INFO", "replication"]).await;
     until(follows, |said| said.contains("master_link_status:up")).await;
     replica
@@ -161,7 +161,7 @@ async fn follower(name: &str, of: &OwnView) -> OwnView {
 /// the old one would rebuild the gates of those that know the new one, and the other way round.
 #[tokio::test]
 async fn a_replica_that_joins_and_an_api_that_restarts_cost_a_new_epoch_and_no_claim() {
-    let master = OwnView::start("queued-joined-master", FIT).await.unwrap();
+    let master = OwnRedis::view("queued-joined-master", FIT).await.unwrap();
     let gate_redis_url = master.url();
     let endpoints = Endpoints { gate_redis_url, ..TestServers::shared().endpoints().clone() };
     let servers = TestServers::at(endpoints);
@@ -195,7 +195,7 @@ async fn a_replica_that_joins_and_an_api_that_restarts_cost_a_new_epoch_and_no_c
 /// Each api has a gate of its own under the same keys, as when an old master goes on answering: MySQL's epochs decide.
 #[tokio::test]
 async fn two_masters_at_once_oversell_nothing_and_one_alone_sells_the_rest() {
-    let other = OwnView::start("queued-two-masters", FIT).await.unwrap();
+    let other = OwnRedis::view("queued-two-masters", FIT).await.unwrap();
     let mut world = World::start_queued_with("queued two masters", two_apis).await;
     let template = world.template(100, after_topic).await;
     let sampler = Sampler::start(world.sources.pool.clone());
