@@ -4,6 +4,7 @@
 //! MySQL when they are asked for: an api that lost one of these is degraded, not unready. If it were unready, a load
 //! balancer would remove all apis at once, and no claim would get through.
 
+mod kafka_gaps;
 pub(crate) mod lost_claims;
 pub(crate) mod sale_clock;
 
@@ -26,7 +27,8 @@ use crate::{config::Config, metrics::CLOCK_SKEW};
 /// Interval between checks of MySQL and of the generations of the views.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Interval between checks of MySQL's settings; another server may have taken over. Each finding is a line in the log.
+/// Interval between checks of the settings of MySQL and Kafka: another server may have taken over, or somebody changed
+/// them. Each finding is a line in the log.
 const SETTINGS_EVERY: Duration = Duration::from_mins(10);
 
 /// Clock difference to MySQL above which a warning is logged. Clocks kept by NTP are within a few milliseconds.
@@ -66,7 +68,8 @@ impl ServerHealth {
         let names = TopicNames::new(&config.topic_prefix);
         let topics =
             [names.template(), names.claims(), names.claim_progress(), names.claim_stats()];
-        let probe = BrokerProbe::new(&config.kafka_brokers, topics);
+        let brokers = config.kafka_brokers.clone();
+        let probe = BrokerProbe::new(&brokers, topics);
         let stop = context.stop_token();
         async move {
             // While a master of the gate's cluster is away, the others' templates are served.
@@ -77,6 +80,7 @@ impl ServerHealth {
                 runtime::watch(self.gate, stop.clone(), ask_gate),
                 runtime::watch(self.view, stop.clone(), || views.check_fit()),
                 runtime::watch(self.kafka, stop.clone(), || probe.check()),
+                kafka_gaps::tell(&brokers, &names, &stop),
             );
             Ok(())
         }

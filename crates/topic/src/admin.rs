@@ -36,7 +36,13 @@ const COMPACTED_SEGMENT: Duration = Duration::from_secs(60 * 60);
 const CREATE_WAIT: Duration = Duration::from_secs(15);
 
 /// Replication factor from which a write must reach two copies. With fewer copies `min.insync.replicas` is not set.
-const REPLICATION_FOR_TWO_COPIES: i32 = 3;
+pub(crate) const REPLICATION_FOR_TWO_COPIES: i32 = 3;
+
+/// The setting that says how many copies must have a write before it is acknowledged.
+pub(crate) const MIN_IN_SYNC: &str = "min.insync.replicas";
+
+/// Its value: of three copies one may be away, and what was acknowledged outlives the loss of any one.
+pub(crate) const MIN_IN_SYNC_COPIES: i32 = 2;
 
 /// Layout of newly created topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +59,8 @@ impl Default for TopicLayout {
     }
 }
 
-/// Creates the missing topics and waits until all are usable. Existing topics are not changed.
+/// Creates the missing topics and waits until all are usable. Existing topics are not changed:
+/// [`read_durability`](crate::read_durability) tells what they lack.
 ///
 /// # Errors
 ///
@@ -165,7 +172,7 @@ impl Wanted {
             ],
         };
         if layout.replication >= REPLICATION_FOR_TWO_COPIES {
-            settings.push(("min.insync.replicas", "2".to_owned()));
+            settings.push((MIN_IN_SYNC, MIN_IN_SYNC_COPIES.to_string()));
         }
         settings
     }

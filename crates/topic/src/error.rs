@@ -105,6 +105,24 @@ pub enum TopicError {
         source: KafkaError,
     },
 
+    /// The brokers' settings, or their topics, could not be asked for.
+    #[error("the settings of {of} could not be read")]
+    Settings {
+        /// A broker, or all of them.
+        of: String,
+        #[source]
+        source: KafkaError,
+    },
+
+    /// The broker answered without a value. Its client does not pass on why.
+    #[error(
+        "the broker does not tell the settings of {of}: allow this client to DescribeConfigs of topics and of the cluster"
+    )]
+    Untold {
+        /// A topic, or the broker itself.
+        of: String,
+    },
+
     #[cfg(feature = "verify")]
     #[error("messages of {topic} could not be deleted")]
     Forget {
@@ -166,6 +184,7 @@ impl TopicError {
             | Self::Consume(source)
             | Self::Commit(source)
             | Self::Offsets { source, .. }
+            | Self::Settings { source, .. }
             | Self::Create { source, .. }
             | Self::Transaction { source, .. } => is_passing(source),
             #[cfg(feature = "verify")]
@@ -175,6 +194,7 @@ impl TopicError {
             | Self::Rewound { .. }
             | Self::MadeAnew { .. }
             | Self::Unreadable { .. }
+            | Self::Untold { .. }
             | Self::Fenced { .. }
             | Self::Interrupted(_) => false,
         }

@@ -8,12 +8,14 @@
 //! whole topic from its beginning), [`read_history`] and [`find_message`] (one partition since a moment, for reports
 //! and support). Queued claims have their own clients: [`ClaimsProducer`], [`ClaimsReader`], [`QueueOffsets`],
 //! [`PartitionProgress`]. So have payments: [`PaymentMessage`], [`PaymentsReader`].
+//! [`read_durability`] tells what the brokers' settings may lose.
 
 mod admin;
 mod brokers;
 mod claims;
 mod client;
 mod consume;
+mod durability;
 mod error;
 mod events;
 #[doc(hidden)]
@@ -46,6 +48,7 @@ pub use consume::offsets::{
 pub use consume::options::{ConsumerOptions, FetchAhead};
 pub use consume::positions::{PositionCheck, messages_at};
 pub use consume::table::TableReader;
+pub use durability::{Durability, read_durability};
 pub use error::TopicError;
 pub use events::claim_stats::{ClaimStats, LATENCY_BOUNDS_MS, OTHERS};
 pub use events::event::{DecodeError, Event, MAX_EVENT_BYTES, Op, SCHEMA_VERSION, Source, decode};

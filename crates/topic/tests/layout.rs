@@ -12,20 +12,26 @@ use std::{
     time::Duration,
 };
 
-use devstack::{OwnBroker, OwnBrokers, project_root};
+use devstack::{OwnBroker, OwnBrokers, at_last, project_root};
 use rdkafka::{
     ClientConfig,
     admin::{
-        AdminClient, AdminOptions, ConfigResource, ConfigSource, OwnedResourceSpecifier,
-        ResourceSpecifier,
+        AdminClient, AdminOptions, ConfigResource, ConfigSource, NewTopic, OwnedResourceSpecifier,
+        ResourceSpecifier, TopicReplication,
     },
     client::DefaultClientContext,
     types::RDKafkaErrorCode,
 };
-use topic::{TopicError, TopicLayout, TopicNames, ensure_topics};
+use topic::{
+    TopicError, TopicLayout, TopicNames, committed_offsets, ensure_topics, read_durability, verify,
+};
 
 /// Timeout of one answer of the broker.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
+
+/// The topic with the offsets that groups have committed, and the setting of a topic for the copies of a write.
+const OFFSETS: &str = "__consumer_offsets";
+const MIN_IN_SYNC: &str = "min.insync.replicas";
 
 /// Milliseconds in a day, the unit of retention in docs/events.md.
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -145,8 +151,54 @@ mod full {
         let mut expected = documented();
         for layout in expected.values_mut() {
             layout.copies = BTreeSet::from([3]);
-            layout.settings.insert("min.insync.replicas".to_owned(), "2".to_owned());
+            layout.settings.insert(MIN_IN_SYNC.to_owned(), "2".to_owned());
         }
         assert_eq!(held(&brokers.brokers()).await, expected);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn settings_that_may_lose_acknowledged_messages_are_found_until_they_are_mended() {
+        let cluster = OwnBrokers::start("topic-durability").await.unwrap();
+        let brokers = cluster.brokers();
+        let names = TopicNames::new("coupon");
+        // Somebody else made this topic, which `ensure_topics` leaves as it is.
+        let claims = names.claims();
+        let lax = NewTopic::new(&claims, 2, TopicReplication::Fixed(3))
+            .set(MIN_IN_SYNC, "1")
+            .set("unclean.leader.election.enable", "true");
+        let admin: AdminClient<DefaultClientContext> =
+            ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
+        let options = AdminOptions::new().operation_timeout(Some(ANSWER_MAX));
+        admin.create_topics([&lax], &options).await.unwrap().remove(0).unwrap();
+        let layout = TopicLayout { partitions: 2, replication: 3 };
+        ensure_topics(&brokers, &names, &layout).await.unwrap();
+
+        let gaps = until_gaps(&brokers, &names, 2).await;
+        let found = [
+            "min.insync.replicas of coupon.claims is 1",
+            "unclean.leader.election.enable of coupon.claims is true",
+        ];
+        assert!(gaps.iter().zip(found).all(|(gap, found)| gap.starts_with(found)), "{gaps:?}");
+        // It gets only this setting; all others are the brokers' from then on.
+        verify::set(&brokers, &claims, MIN_IN_SYNC, "2").await.unwrap();
+        until_gaps(&brokers, &names, 0).await;
+
+        // A group makes the brokers make the topic of offsets, by their own settings.
+        at_last(async || committed_offsets(&brokers, "a-group", &claims).await).await;
+        until_gaps(&brokers, &names, 0).await;
+        verify::set(&brokers, OFFSETS, MIN_IN_SYNC, "1").await.unwrap();
+        let gaps = until_gaps(&brokers, &names, 1).await;
+        assert!(gaps[0].starts_with("min.insync.replicas of __consumer_offsets is 1"), "{gaps:?}");
+        verify::set(&brokers, OFFSETS, MIN_IN_SYNC, "2").await.unwrap();
+        until_gaps(&brokers, &names, 0).await;
+    }
+
+    /// Waits until each broker knows the settings so that this many gaps are found, and returns them.
+    async fn until_gaps(brokers: &str, names: &TopicNames, count: usize) -> Vec<String> {
+        at_last(async || match read_durability(brokers, names).await {
+            Ok(durability) if durability.gaps.len() == count => Ok(durability.gaps),
+            other => Err(other),
+        })
+        .await
     }
 }

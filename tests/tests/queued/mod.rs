@@ -12,6 +12,7 @@ pub(crate) mod sales;
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {
     pub(crate) mod api_faults;
+    pub(crate) mod brokers;
     pub(crate) mod conformance;
     pub(crate) mod duplicates;
     pub(crate) mod ended_drains;

@@ -222,11 +222,13 @@ log.dirs={data}
 # A topic is made on purpose, with its layout.
 auto.create.topics.enable=false
 
-# A copy on each node; of several one may be away.
+# A copy on each node; of several one may be away. The topic of groups' offsets has min.insync.replicas of the brokers.
+# A topic with fewer copies than that needs no more than it has.
 default.replication.factor={copies}
 offsets.topic.replication.factor={copies}
 transaction.state.log.replication.factor={copies}
 transaction.state.log.min.isr={in_sync}
+min.insync.replicas={in_sync}
 share.coordinator.state.topic.replication.factor={copies}
 share.coordinator.state.topic.min.isr={in_sync}
 

@@ -32,7 +32,7 @@ use crate::{TopicError, brokers, client::lost_brokers::LostBrokers};
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(15);
 
 /// Timeout of one metadata request within [`CONNECT_WAIT`].
-const METADATA_WAIT: Duration = Duration::from_secs(3);
+pub(crate) const METADATA_WAIT: Duration = Duration::from_secs(3);
 
 /// Timeout of one request. It also bounds the commit at shutdown.
 const SOCKET_TIMEOUT_MS: &str = "10000";

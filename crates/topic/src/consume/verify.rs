@@ -7,7 +7,7 @@ use rdkafka::{
     admin::{AdminClient, AdminOptions, AlterConfig, NewPartitions, ResourceSpecifier},
     config::FromClientConfigAndContext as _,
     error::KafkaError,
-    metadata::MetadataTopic,
+    metadata::{MetadataPartition, MetadataTopic},
     types::RDKafkaErrorCode,
 };
 
@@ -49,6 +49,29 @@ pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicE
         let topics = metadata.topics().iter().filter(|topic| is_meant(topic.name()));
         let copies = topics.flat_map(MetadataTopic::partitions).map(|one| one.isr().len());
         Ok(copies.min().unwrap_or(0))
+    })
+    .await
+}
+
+/// Returns the id of the broker that leads a partition; `None` if none leads it, or it does not exist.
+///
+/// # Errors
+///
+/// Returns an error if no broker answers within 15 s or the metadata cannot be read.
+pub async fn leader(brokers: &str, topic: &str, partition: i32) -> Result<Option<i32>, TopicError> {
+    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), LogOnly)
+        .map_err(TopicError::Client)?;
+    let brokers = brokers.to_owned();
+    let topic = topic.to_owned();
+    client::blocking(move || {
+        client::await_topics(admin.inner(), &brokers, &[])?;
+        let metadata = admin.inner().fetch_metadata(Some(&topic), LOOK_MAX);
+        let metadata =
+            metadata.map_err(|source| TopicError::Offsets { topic: topic.clone(), source })?;
+        let partitions = metadata.topics().iter().flat_map(MetadataTopic::partitions);
+        let mut leaders =
+            partitions.filter(|one| one.id() == partition).map(MetadataPartition::leader);
+        Ok(leaders.next().filter(|leader| *leader >= 0))
     })
     .await
 }

@@ -85,7 +85,6 @@ impl TopicNames {
     }
 
     /// Returns the names of all topics.
-    #[cfg(feature = "verify")]
     pub(crate) fn all(&self) -> [String; 11] {
         [
             self.user_coupon(),

@@ -1,6 +1,6 @@
 //! The three brokers of a cluster die one after another under the tailer.
 
-use devstack::{Flavor, OwnBrokers, TestServers};
+use devstack::{Flavor, OwnBrokers, Scope, TestServers};
 use pipeline_tests::{
     mixed_load::DIARY,
     tail::{Tail, log, until_leading},
@@ -12,7 +12,7 @@ use topic::verify::copies_in_sync;
 use crate::tailer::full::servers::{SOME, assert_published, load, start};
 
 /// Copies of each partition.
-const COPIES: usize = 3;
+pub(crate) const COPIES: usize = 3;
 
 /// Each of the three dies once, so the victims include the leaders of all partitions, the coordinators of the
 /// tailers' group and of the checkpoint's transactions, and the controller.
@@ -29,7 +29,7 @@ async fn one_broker_of_three_after_the_other_dies_under_load_and_nothing_is_lost
         Tail::prepare(scope, |options| options.with_env("TOPIC_REPLICATION", &replicated)).await;
     tail.sql(DIARY);
     tail.lead().await;
-    until_in_sync(&tail).await;
+    until_in_sync(&tail.scope).await;
     let mut heard = TopicContents::open(&tail).await;
     let pid = tail.tailer().pid();
     let mut number = 0;
@@ -49,7 +49,7 @@ async fn one_broker_of_three_after_the_other_dies_under_load_and_nothing_is_lost
         cluster.servers[victim].start().await.unwrap();
         running.await.unwrap();
         assert_published(&tail, &mut heard).await;
-        until_in_sync(&tail).await;
+        until_in_sync(&tail.scope).await;
     }
     heard.assert_table(&tail);
     // The topics were written by one client without repetitions.
@@ -86,8 +86,9 @@ async fn a_tailer_that_starts_before_a_cluster_without_majority_waits_and_leads_
     tail.end();
 }
 
-async fn until_in_sync(tail: &Tail) {
-    let copies =
-        async || copies_in_sync(tail.brokers(), tail.names.prefix()).await.unwrap_or_default();
+/// Waits until every partition of the platform's topics, and of Kafka's own, has all its copies.
+pub(crate) async fn until_in_sync(scope: &Scope) {
+    let brokers = &scope.endpoints.kafka_brokers;
+    let copies = async || copies_in_sync(brokers, &scope.topic_prefix).await.unwrap_or_default();
     until(copies, |copies| *copies == COPIES).await;
 }
