@@ -151,12 +151,16 @@ impl World {
     async fn run(mut platform: Platform, scope: Scope) -> Self {
         ensure(&scope).await;
         platform.run().await.unwrap_or_else(|error| panic!("{error}"));
+        Self::around(platform, scope).await
+    }
+
+    /// Makes the world of a platform that runs, on the schema of this version.
+    ///
+    /// # Panics
+    /// The schema is another one, or a server cannot be reached.
+    pub async fn around(platform: Platform, scope: Scope) -> Self {
         let clock = Clock::system();
-        let options = &platform.options;
-        let api = |url: &String| {
-            Api::new(url, &options.jwt_secret, &options.operator_key, clock.clone()).unwrap()
-        };
-        let apis = platform.api_urls().iter().map(api).collect();
+        let apis = clients_of(&platform, &clock);
         let sources = Sources::connect(&settings_of(&scope)).await.unwrap();
         Self { platform, apis, sources, clock, scope }
     }
@@ -277,6 +281,15 @@ impl World {
             topic::verify::remove_all(brokers, &names).await.unwrap();
         }
     }
+}
+
+/// Makes one client for each api process of a platform.
+pub fn clients_of(platform: &Platform, clock: &Clock) -> Vec<Api> {
+    let options = &platform.options;
+    let client = |url: &String| {
+        Api::new(url, &options.jwt_secret, &options.operator_key, clock.clone()).unwrap()
+    };
+    platform.api_urls().iter().map(client).collect()
 }
 
 /// Merges the histories of all runs.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use tokio::process::Command;
 
 use crate::process::probe::Probe;
 use crate::process::{Process, tail};
@@ -104,7 +106,7 @@ impl Platform {
     /// A binary is not built, the migration failed, or a process ended or was not ready within a minute.
     pub async fn start(endpoints: Endpoints, options: PlatformOptions) -> Result<Self> {
         let mut platform = Self::prepare(endpoints, options)?;
-        platform.migrate()?;
+        platform.migrate_with(&paths::binary("api")?).await?;
         platform.run().await?;
         Ok(platform)
     }
@@ -229,18 +231,23 @@ impl Platform {
         self.processes().for_each(Process::let_go);
     }
 
-    /// Runs `api --migrate` to its end.
-    fn migrate(&self) -> Result<()> {
+    /// Runs `--migrate` of this api, which may be of another version, to its end. The processes may run meanwhile.
+    ///
+    /// # Errors
+    /// It could not be run, or failed; the error contains the end of its log.
+    pub async fn migrate_with(&self, api: &Path) -> Result<()> {
         let log = self.options.dir.join("migrate.log");
         let output = File::create(&log).map_err(Error::file("create", &log))?;
         let errors = output.try_clone().map_err(Error::file("create", &log))?;
-        let status = Command::new(paths::binary("api")?)
+        let status = Command::new(api)
             .arg("--migrate")
             .envs(environment(&self.endpoints, &self.options))
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
+            .kill_on_drop(true)
             .status()
+            .await
             .map_err(|source| Error::Spawn { name: "api --migrate".to_owned(), source })?;
         if status.success() {
             return Ok(());

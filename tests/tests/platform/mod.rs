@@ -17,4 +17,5 @@ pub(crate) mod full {
     pub(crate) mod operations;
     pub(crate) mod stack;
     pub(crate) mod tls;
+    mod versions;
 }

@@ -114,6 +114,11 @@ impl Process {
         self.arguments = arguments.map(OsString::from).into();
     }
 
+    /// Replaces its program for its next start, for example by the same one of another version.
+    pub fn set_program(&mut self, program: impl Into<PathBuf>) {
+        self.program = program.into();
+    }
+
     /// Adds an argument behind the present ones, from the next start on.
     pub fn add_argument(&mut self, argument: &str) {
         self.arguments.push(argument.into());
