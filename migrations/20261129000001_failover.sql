@@ -7,6 +7,7 @@ create table primary_server (
     server   varchar(80)  not null,             -- server_id; on MySQL also its uuid
     failovers bigint      not null,             -- how many times another server answered
     since    datetime(3)  not null,
+    seen     datetime(3)  not null,             -- all that was committed before is on this server; at most minutes ago
     searched tinyint      not null              -- 1: the topic was searched for claims that this failover lost
 ) engine = innodb default charset = utf8mb4;
 

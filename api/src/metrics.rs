@@ -42,6 +42,7 @@ const OWN: [Metric; 17] = [
     CONNECTIONS_ENDED,
     REQUESTS_HELD,
     CLOCK_SKEW,
+    LOST_CHANGES,
 ];
 
 pub(crate) const REQUEST_SECONDS: Metric = Metric {
@@ -142,6 +143,15 @@ pub(crate) const CLOCK_SKEW: Metric = Metric {
     labels: &[],
     meaning: "the api's clock minus MySQL's",
     worry: Some("beyond ±0.25"),
+};
+
+pub(crate) const LOST_CHANGES: Metric = Metric {
+    name: "api_lost_changes_total",
+    kind: Kind::Counter,
+    unit: "changes",
+    labels: &[],
+    meaning: "new coupons, uses, payments and others that were published and that a failover of MySQL lost; the log names the coupons",
+    worry: Some("any"),
 };
 
 /// Interval between measurements. A scraper comes every few seconds.

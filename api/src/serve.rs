@@ -123,7 +123,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let lost_claims = LostClaims {
         pool: pool.clone(),
         brokers: config.kafka_brokers.clone(),
-        topic: topic::TopicNames::new(&config.topic_prefix).user_coupon(),
+        names: topic::TopicNames::new(&config.topic_prefix),
+        views: views.clone(),
         holder,
         clock: context.clock.clone(),
     };

@@ -56,7 +56,7 @@ const VIEW_UNUSABLE: &str = "the view's Redis cannot be used (VIEW_REDIS_URL)";
 
 /// Returns the name of the views' consumer group under a topic prefix.
 pub fn group(names: &TopicNames) -> String {
-    format!("{}.sync-consumer", names.prefix())
+    names.views_group()
 }
 
 /// Runs until `stop`, then commits the stored offsets.

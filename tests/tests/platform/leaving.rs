@@ -5,7 +5,7 @@ use pipeline_tests::{World, until};
 
 #[tokio::test]
 async fn an_api_that_leaves_says_so_and_answers_until_its_balancer_has_seen_it() {
-    let change = |options: devstack::PlatformOptions| options.with_env("DRAIN_SECONDS", "15");
+    let change = |options: devstack::PlatformOptions| options.with_env("DRAIN_SECONDS", "10");
     let mut world = World::start_with("leaving", change).await;
     let template = world.template(10, |new| new).await;
     world.platform.apis[0].terminate().unwrap();

@@ -126,12 +126,16 @@ pub async fn fate(
     if age < grace {
         return Ok(processing);
     }
-    if let Some(lost) = lost(pool, asked).await? {
-        return Ok(Fate::Decided(lost));
+    let lost = lost(pool, asked).await?;
+    if lost.is_none() {
+        may_fence().map_err(|wait| FateError::TooMany { wait })?;
     }
-    may_fence().map_err(|wait| FateError::TooMany { wait })?;
+    // What landed from the queue and is lost may land again.
     if may_be_queued().await? {
         return Ok(processing);
+    }
+    if let Some(lost) = lost {
+        return Ok(Fate::Decided(lost));
     }
     // The user's entry does not show another user's claim, which this user's query must not end.
     if user.is_some()

@@ -134,7 +134,10 @@ impl Keeper {
     pub async fn look(&mut self, now: DateTime<Utc>) -> Result<(), RebuildError> {
         let longest = self.gates.attempts.longest_drain();
         metrics::gauge!(metric::DRAIN_OLDEST.name).set(longest.as_secs_f64());
-        self.notice_failover().await?;
+        // One locked row must not keep all other gates from being looked at.
+        if let Err(error) = self.notice_failover().await {
+            runtime::seldom!("it is not known whether MySQL failed over", runtime::report(&error));
+        }
         let near = now + self.gates.preload();
         let watched = connect::within(async {
             let mut connection = connect::acquire(self.gates.pool()).await?;
@@ -176,7 +179,7 @@ impl Keeper {
             } else {
                 // The gate of an open queue is removed once the queue is closed.
                 let may_go = !unclosed.contains(&id);
-                let unloaded = self.unload(&watched.template, may_go, now).await;
+                let unloaded = self.unload(&watched, may_go, now).await;
                 self.replace_unreadable(id, unloaded).await
             };
             if let Err(error) = looked {
@@ -337,7 +340,7 @@ impl Keeper {
     /// nothing is in flight.
     async fn unload(
         &mut self,
-        template: &Template,
+        Watched { template, stock }: &Watched,
         may_go: bool,
         now: DateTime<Utc>,
     ) -> Result<(), RebuildError> {
@@ -349,6 +352,11 @@ impl Keeper {
             *unwanted = Unwanted::Gone;
             return Ok(());
         };
+        // What MySQL has lost of its claims is noted before it goes.
+        if primary_server::may_be_of_lost_history(meta.epoch, stock.epoch) {
+            let _alone = self.gates.alone().await;
+            return self.gates.rebuild_wrong(id).await;
+        }
         if meta.version < template.version {
             self.gates.send_state(template).await?;
         }

@@ -29,6 +29,9 @@ use crate::{
 /// raised already.
 const SEARCH_MAX: Duration = Duration::from_secs(20);
 
+/// Interval between renewals of the lease: a small part of its duration.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
 /// Searches the gate before its rebuild removes the entries, if MySQL may have lost what it knows.
 pub(super) async fn search(
     connection: &mut MySqlConnection,
@@ -38,10 +41,15 @@ pub(super) async fn search(
     let began = Instant::now();
     let mut cursor = 0;
     let mut found = 0_usize;
+    let mut renewed = began;
     loop {
         let (next, landed) = landed_from(context, epoch, cursor).await?;
         found += record_missing(connection, &landed).await?;
-        load::renew(connection, context).await?;
+        // A commit each: for every page it would be most of the time.
+        if renewed.elapsed() >= RENEW_EVERY {
+            load::renew(connection, context).await?;
+            renewed = Instant::now();
+        }
         cursor = next;
         if cursor == 0 || began.elapsed() >= SEARCH_MAX {
             break;

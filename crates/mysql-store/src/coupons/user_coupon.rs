@@ -1,13 +1,16 @@
 //! `user_coupon`: one coupon of one user. Pages and view rebuilds are in [`crate::coupons::user_view`].
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, CouponId, CouponStatus, MerchantId, TemplateId, UserId};
-use sqlx::{FromRow, MySqlConnection, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, mysql::MySqlRow};
 
 use crate::{
     StoreError,
     code::Code,
     datetime::{NullableTime, datetime},
+    rows,
 };
 
 /// A coupon's row.
@@ -325,4 +328,24 @@ fn refused_unuse(coupon: UserCoupon, order_ref: &str, now: DateTime<Utc>) -> Opt
             Some(Unuse::Expired(coupon))
         }
     }
+}
+
+/// Returns the versions of those of these coupons that there are.
+pub async fn versions(
+    connection: &mut MySqlConnection,
+    ids: &[CouponId],
+) -> Result<HashMap<CouponId, i64>, StoreError> {
+    let mut found = HashMap::new();
+    for run in rows::runs(ids) {
+        let head = "select id, version from user_coupon where id in (";
+        let sql = rows::repeat(head, "?", ",", run.len(), ")");
+        let query = sqlx::query_as(AssertSqlSafe(sql));
+        let query = run.iter().fold(query, |query, id| query.bind(id.0));
+        let rows: Vec<(i64, i64)> = query
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(StoreError::query("read the versions of coupons"))?;
+        found.extend(rows.into_iter().map(|(id, version)| (CouponId(id), version)));
+    }
+    Ok(found)
 }

@@ -76,17 +76,19 @@ pub async fn generations_of(
 /// # Errors
 /// A statement fails, or the row does not have the format of this version.
 pub async fn renumber(connection: &mut MySqlConnection) -> Result<(), StoreError> {
-    let sql = format!("select server, {SERVER} from view_generation where id = 1");
-    let row: Option<(Option<String>, String)> = sqlx::query_as(AssertSqlSafe(sql))
+    let sql =
+        format!("select server, {SERVER}, unix_timestamp() from view_generation where id = 1");
+    let row: Option<(Option<String>, String, i64)> = sqlx::query_as(AssertSqlSafe(sql))
         .fetch_optional(&mut *connection)
         .await
         .map_err(StoreError::query("read which server gave the view generation"))?;
-    let Some((before, server)) = row else { return Ok(()) };
+    let Some((before, server, now)) = row else { return Ok(()) };
     if before.as_ref() == Some(&server) {
         return Ok(());
     }
     let Some((mut servers, highest)) = stored(connection).await? else { return Ok(()) };
-    let generation = if before.is_some() { highest + RAISE } else { highest };
+    // The time too: a second failover to a server that lacks the first one's raise would give the same again.
+    let generation = if before.is_some() { (highest + RAISE).max(now) } else { highest };
     if before.is_some() {
         for (_, _, of_slots) in &mut servers.slots {
             *of_slots = generation;

@@ -74,6 +74,11 @@ impl TopicNames {
         format!("{}-claim-lander.payments", self.prefix)
     }
 
+    /// The consumer group that writes the users' views.
+    pub fn views_group(&self) -> String {
+        format!("{}.sync-consumer", self.prefix)
+    }
+
     /// The tailer's position. Key: database name. Compacted.
     pub fn checkpoint(&self) -> String {
         self.named("checkpoint")

@@ -41,7 +41,7 @@ pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
 pub(crate) fn groups(topics: &TopicNames) -> [(String, String); 6] {
     let group = |process: &str| format!("{}.{process}", topics.prefix());
     [
-        (group("sync-consumer"), topics.user_coupon()),
+        (topics.views_group(), topics.user_coupon()),
         (group("sync-consumer.wake-ups"), topics.user_coupon()),
         (group("sync-consumer.movements"), topics.stock_movement()),
         (group("expiry-worker"), topics.expiry()),
