@@ -95,10 +95,7 @@ fn next_file(test: &Harness) -> String {
 
 /// Makes the server discard its binlog and restart its numbering.
 fn reset(test: &Harness, flavor: Flavor) {
-    test.sql(match flavor {
-        Flavor::Mariadb => "reset master",
-        Flavor::Mysql => "reset binary logs and gtids",
-    });
+    test.sql(flavor.words().begin_anew);
 }
 
 /// Inserts coupons in one session, each in its own transaction.

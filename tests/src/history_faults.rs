@@ -3,7 +3,7 @@
 
 use std::{fmt, fs, path::PathBuf, process::Command, time::Duration};
 
-use devstack::{Flavor, OwnDatabase, Process, at_last};
+use devstack::{Flavor, OwnDatabase, Process, Replication, Role, at_last};
 use fastrand::Rng;
 use testkit::{Proxy, sql, try_sql};
 
@@ -141,10 +141,7 @@ impl fmt::Display for HistoryFault {
 
 /// Makes a server delete its binlog and restart its numbering.
 pub async fn reset(tail: &Tail, flavor: Flavor) {
-    let statement = match flavor {
-        Flavor::Mariadb => "reset master",
-        Flavor::Mysql => "reset binary logs and gtids",
-    };
+    let statement = flavor.words().begin_anew;
     // MySQL refuses it while a transaction is about to get a GTID.
     at_last(async || try_sql(&tail.scope.endpoints.database_url, statement)).await;
 }
@@ -220,11 +217,8 @@ pub async fn lead_elsewhere(
     let url = tail.scope.endpoints.database_url.clone();
     let backup = Backup::of(server, &url).await;
     let name = format!("{}-elsewhere", tail.scope.endpoints.database());
-    let settings: &[&str] = match flavor {
-        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
-        Flavor::Mysql => &["--server-id=2"],
-    };
-    let other = OwnDatabase::start_with(&name, flavor, settings, &backup.copy).await.unwrap();
+    let settings = Replication::Asynchronous.settings(flavor, Role::Replica);
+    let other = OwnDatabase::start_with(&name, flavor, &settings, &backup.copy).await.unwrap();
     // Otherwise the tailer would come back to the other server at once, and never have followed the one that was left.
     let followed = async || tail.sql(FOLLOWED).trim() != "0";
     until(followed, |followed| *followed).await;

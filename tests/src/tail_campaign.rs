@@ -308,10 +308,7 @@ impl Campaign {
     /// Waits until a checkpoint covers all transactions that the server has executed and no snapshot is
     /// pending, so that a tailer killed from now on causes no snapshot.
     async fn until_saved(&self) {
-        let executed = match self.binlog.flavor() {
-            Flavor::Mariadb => "select @@gtid_binlog_pos",
-            Flavor::Mysql => "select replace(@@global.gtid_executed, '\\n', '')",
-        };
+        let executed = self.binlog.flavor().words().executed;
         let executed = format!(r#""gtid":"{}""#, self.tail.sql(executed).trim());
         let checkpoints = async || self.tail.messages(&self.tail.names.checkpoint()).await;
         let is_saved = |all: &Vec<Message>| {

@@ -1,6 +1,7 @@
 //! Errors of child processes. Each message says what to do about it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
@@ -106,6 +107,35 @@ pub enum Error {
         /// Highest port tried.
         high: u16,
     },
+    /// A database server refused a statement, or did not answer.
+    #[error("{said} (the database at {server}, in: {statements})")]
+    Statement {
+        server: SocketAddr,
+        /// What the client printed.
+        said: String,
+        statements: String,
+    },
+    /// A replica does not connect to its primary, or does not apply what it receives.
+    #[error("the replica does not follow its primary: {why}")]
+    DoesNotFollow {
+        /// The server's own words.
+        why: String,
+    },
+    /// A replica lacks transactions that it should have applied by now.
+    #[error(
+        "the replica has not caught up within {seconds} s: {why}. It goes on meanwhile: try again"
+    )]
+    Behind {
+        /// How long the caller waited.
+        seconds: u32,
+        /// The server's own words.
+        why: String,
+    },
+    /// Another program listens where the primary did.
+    #[error(
+        "port {port}, where the primary was, is taken by another program: end that, then `./dev down` and `./dev up`"
+    )]
+    PortTaken { port: u16 },
     /// A token could not be signed.
     #[error("could not sign the token")]
     Token {

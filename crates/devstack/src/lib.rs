@@ -44,6 +44,8 @@ pub use process::ports::free as free_port;
 pub use process::{at_last::at_last, records};
 pub use servers::certificates::Certificates;
 pub use servers::kafka::archive_kafka_classes;
+pub use servers::replica::StackReplica;
+pub use servers::replication::{Replication, ReplicationWords, Role};
 pub use servers::{Flavor, Options, Servers, mysql_beside};
 pub use testing::fake_clock::FakeClock;
 pub use testing::golden::{golden, golden_rows};

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use coupon::{ClaimId, TemplateId, UserId};
-use devstack::{Flavor, PlatformOptions};
+use devstack::{Flavor, PlatformOptions, Replication};
 use reqwest::Method;
 use testkit::{sql, until, until_within};
 use verifier::verify;
@@ -15,7 +15,7 @@ use verifier::verify;
 use crate::{
     REST_MAX, World,
     failover::{
-        DatabasePair, Replication,
+        DatabasePair,
         rush::{Promised, RUSH_KEY, Rush},
     },
     promises::Promises,

@@ -1,18 +1,20 @@
 //! [`OwnDatabase`]: a MariaDB or MySQL for a single test.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::tier::full_only;
 use crate::{
     Error, Flavor, Options, Process, Result, paths,
-    servers::{mariadb, mysql, url},
+    servers::{mariadb, mysql, replication::Follower, url},
 };
 
 /// A database server that a test may stop, reconfigure or fill. Dropping the value removes it and its data.
 #[derive(Debug)]
 pub struct OwnDatabase {
     pub server: Process,
+    flavor: Flavor,
     dir: PathBuf,
 }
 
@@ -56,12 +58,41 @@ impl OwnDatabase {
             Flavor::Mysql => mysql::prepare(&dir, &options)?,
         };
         server.start().await?;
-        Ok(Self { server, dir })
+        Ok(Self { server, flavor, dir })
     }
 
     /// Its URL, with a database that exists.
     pub fn url(&self) -> String {
         url(&self.server)
+    }
+
+    /// Makes it, while it has no data, a replica of the server at this address, with all of that one's data.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub fn follow(&self, primary: SocketAddr) -> Result<()> {
+        self.as_follower().follow(primary)
+    }
+
+    /// Waits until it has all that the primary has.
+    ///
+    /// # Errors
+    /// One of the two does not answer; it is behind after a minute.
+    pub fn until_has_all_of(&self, primary: SocketAddr) -> Result<()> {
+        self.as_follower().until_has_all_of(primary)
+    }
+
+    /// Makes it independent, once it has applied what it has received; the primary need not answer.
+    ///
+    /// # Errors
+    /// It does not answer, or is behind after a minute.
+    pub fn promote(&self) -> Result<()> {
+        self.as_follower().apply_received()?;
+        self.as_follower().become_independent()
+    }
+
+    fn as_follower(&self) -> Follower {
+        Follower { flavor: self.flavor, address: self.server.address() }
     }
 }
 

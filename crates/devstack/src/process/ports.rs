@@ -33,13 +33,17 @@ pub fn free() -> Result<u16> {
 /// Returns the port stored in `file` if no process listens on it, otherwise a free one, which it stores there.
 /// A stack that goes down and up again keeps its URLs.
 pub(crate) fn remembered(file: &Path) -> Result<u16> {
-    let before = fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
-    let port = match before {
+    let port = match stored(file) {
         Some(port) if take(port) => port,
         _ => free()?,
     };
     fs::write(file, port.to_string()).map_err(Error::file("write", file))?;
     Ok(port)
+}
+
+/// Returns the port stored in `file`, if there is one.
+pub(crate) fn stored(file: &Path) -> Option<u16> {
+    fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok())
 }
 
 fn take(port: u16) -> bool {

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// Number of servers in a stack.
 pub const SERVERS: usize = 4;
 /// Record names of the servers. They end last, as the platform's processes need them to drain.
-const SERVER_NAMES: [&str; 5] = ["mariadb", "mysql", "redis-gate", "redis-view", "kafka"];
+const SERVER_NAMES: [&str; 7] =
+    ["mariadb", "mariadb-replica", "mysql", "mysql-replica", "redis-gate", "redis-view", "kafka"];
 /// Longest wait for the orderly end of one process.
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
@@ -40,6 +41,22 @@ pub async fn end_all(folder: &Path) -> Result<Vec<String>> {
         forget(folder, &name);
     }
     Ok(ended)
+}
+
+/// Ends one recorded process in order, if it runs.
+pub(crate) async fn end_one(folder: &Path, name: &str) -> Result<()> {
+    let found = read(&file(folder, name)).map(|child| (name.to_owned(), child));
+    end(found.into_iter().collect()).await?;
+    forget(folder, name);
+    Ok(())
+}
+
+/// Kills a recorded process: no warning, no clean-up. Returns whether it ran.
+pub(crate) fn kill(folder: &Path, name: &str) -> Result<bool> {
+    let Some(mut child) = read(&file(folder, name)) else { return Ok(false) };
+    child.kill_now().map_err(|source| Error::Signal { name: name.to_owned(), source })?;
+    forget(folder, name);
+    Ok(true)
 }
 
 pub(crate) fn write(folder: &Path, name: &str, child: &Child) -> Result<()> {

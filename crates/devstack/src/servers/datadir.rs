@@ -22,6 +22,11 @@ pub(crate) const PASSWORD: &str = "coupon";
 /// The platform's default database.
 pub(crate) const DATABASE: &str = "coupon";
 
+/// File in a server's home with its server id, if it is not the first server of its stack.
+const SERVER_ID: &str = "server-id";
+/// Server id of a stack's first server.
+const FIRST_SERVER_ID: u32 = 1;
+
 /// Returns the data folder in `home`. A missing one is copied from `template` in the cache; a missing template
 /// is made by `initialise`, which gets the folder to fill and a log file.
 pub(crate) fn prepare(
@@ -72,6 +77,19 @@ pub(crate) fn temporary(home: &Path) -> Result<String> {
     let folder = home.join("tmp");
     fs::create_dir_all(&folder).map_err(Error::file("create", &folder))?;
     Ok(format!("--tmpdir={}", folder.display()))
+}
+
+/// Returns the id of the server in `home`. It stays with the data: by it, the platform's processes recognise that another
+/// server answers.
+pub(crate) fn server_id(home: &Path) -> u32 {
+    let written = fs::read_to_string(home.join(SERVER_ID)).ok();
+    written.and_then(|text| text.trim().parse().ok()).unwrap_or(FIRST_SERVER_ID)
+}
+
+/// Gives the server in `home` its id.
+pub(crate) fn set_server_id(home: &Path, id: u32) -> Result<()> {
+    let file = home.join(SERVER_ID);
+    fs::write(&file, id.to_string()).map_err(Error::file("write", &file))
 }
 
 /// Runs a command to its end, with its output in `log`.

@@ -8,11 +8,8 @@ use crate::process::probe::Probe;
 use crate::{
     Error, Flavor, Options, Result, paths,
     process::ports,
-    servers::{SETTINGS_OF_BOTH, datadir},
+    servers::{SETTINGS_OF_BOTH, datadir, replication::Role},
 };
-
-/// Name of its process, record, log and folder.
-const NAME: &str = Flavor::Mariadb.name();
 
 /// Its own settings, beside [`SETTINGS_OF_BOTH`].
 const SETTINGS: &[&str] = &[
@@ -27,18 +24,26 @@ const SETTINGS: &[&str] = &[
 
 /// Prepares the server of the stack in `dir`; creates its data folder if needed.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    prepare_as(Role::Primary, dir, options)
+}
+
+/// Prepares one of the two servers of a stack with a replica.
+pub(crate) fn prepare_as(role: Role, dir: &Path, options: &Options) -> Result<Process> {
     let program = paths::program("mariadbd")?;
-    let home = dir.join(NAME);
+    let name = role.name(Flavor::Mariadb);
+    let home = dir.join(name);
     let template = format!("mariadb-{}", version(&program)?);
     let data = datadir::prepare(&home, &template, initialise)?;
     let init = datadir::write_init_sql(&home)?;
     let port = ports::remembered(&home.join("port"))?;
-    let process = Process::new(NAME, program, dir, port, Probe::MySql, options.tie)
+    let process = Process::new(name, program, dir, port, Probe::MySql, options.tie)
         .arguments(datadir::arguments(&data)?)
         .arguments([datadir::temporary(&home)?])
         .arguments([format!("--port={port}"), format!("--init-file={}", init.display())])
         .arguments(SETTINGS_OF_BOTH)
         .arguments(SETTINGS)
+        .arguments(options.of_role(role))
+        .arguments([format!("--server-id={}", datadir::server_id(&home))])
         .arguments(&options.database_arguments);
     Ok(process)
 }

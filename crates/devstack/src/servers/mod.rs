@@ -1,24 +1,27 @@
 //! [`Servers`]: one MariaDB (or MySQL), two Redis and one Kafka node, started together.
 
 pub(crate) mod certificates;
+pub(crate) mod client;
 pub(crate) mod datadir;
 pub(crate) mod kafka;
 pub(crate) mod mariadb;
 pub(crate) mod mysql;
 pub(crate) mod redis;
+pub(crate) mod replica;
+pub(crate) mod replication;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, fs};
 
 use crate::servers::datadir::{DATABASE, PASSWORD, USER};
+use crate::servers::replication::{Replication, Role};
 use crate::tier::full_only;
 use crate::{Endpoints, Error, Process, Result, Tie, paths};
 
 /// Settings of either database server: those that the tailer and the trigger need, those that make a commit durable,
 /// and those of a private server.
 pub(crate) const SETTINGS_OF_BOTH: &[&str] = &[
-    "--server-id=1",
     "--log-bin=binlog",
     "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL",
@@ -82,6 +85,8 @@ pub struct Options {
     pub tie: Tie,
     /// Which database server to run.
     pub flavor: Flavor,
+    /// Whether that server has a replica, and of which kind.
+    pub replica: Option<Replication>,
     /// Extra arguments of that server, which override ours, for tests of wrong settings.
     pub database_arguments: Vec<String>,
     /// Whether the broker's Java compiles hot code with full optimisation, as in production. Worthwhile when
@@ -89,11 +94,21 @@ pub struct Options {
     pub kafka_optimised: bool,
 }
 
-/// The four servers of a stack. Dropping the value kills them and keeps their data.
+impl Options {
+    /// Arguments of a database server in this role; none without a replica.
+    fn of_role(&self, role: Role) -> Vec<&'static str> {
+        self.replica.map(|replication| replication.settings(self.flavor, role)).unwrap_or_default()
+    }
+}
+
+/// The four servers of a stack, and perhaps a replica of the database. Dropping the value kills them and keeps their
+/// data.
 #[derive(Debug)]
 pub struct Servers {
     /// MariaDB or MySQL.
     pub database: Process,
+    /// Follows that one, in a stack with a replica.
+    pub replica: Option<Process>,
     /// Redis of the gate.
     pub gate: Process,
     /// Redis of the view.
@@ -103,8 +118,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts all four at once on free ports of 127.0.0.1 with their data in `dir`, and waits until each
-    /// answers. A folder that was used before keeps its data, and its ports if they are still free.
+    /// Starts all at once on free ports of 127.0.0.1 with their data in `dir`, and waits until each answers, and a replica
+    /// has everything. A folder that was used before keeps its data, and its ports if they are still free.
     ///
     /// # Errors
     /// A server is not installed, ended, or did not answer within a minute; the error contains the end of its
@@ -114,15 +129,13 @@ impl Servers {
         let dir = paths::absolute(dir)?;
         fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
         // Preparing files blocks, so each server is prepared on a blocking thread, side by side.
-        let database = match options.flavor {
-            Flavor::Mariadb => in_background(&dir, options, mariadb::prepare),
-            Flavor::Mysql => in_background(&dir, options, mysql::prepare),
-        };
+        let databases = databases(&dir, options);
         let kafka = in_background(&dir, options, kafka::prepare);
         let gate = in_background(&dir, options, redis::prepare_gate);
         let view = in_background(&dir, options, redis::prepare_view);
-        let (database, kafka, gate, view) = tokio::try_join!(database, kafka, gate, view)?;
-        Ok(Self { database, gate, view, kafka, dir })
+        let (databases, kafka, gate, view) = tokio::try_join!(databases, kafka, gate, view)?;
+        let Databases { database, replica } = databases;
+        Ok(Self { database, replica, gate, view, kafka, dir })
     }
 
     pub fn endpoints(&self) -> Endpoints {
@@ -138,13 +151,19 @@ impl Servers {
         &self.dir
     }
 
-    /// Stops all four at the same time and keeps their data.
+    /// Stops all at the same time and keeps their data.
     ///
     /// # Errors
     /// A server could not be signalled.
     pub async fn stop(&mut self) -> Result<()> {
-        let Self { database, gate, view, kafka, .. } = self;
-        tokio::try_join!(database.stop(), gate.stop(), view.stop(), kafka.stop())?;
+        let Self { database, replica, gate, view, kafka, .. } = self;
+        let replica = async {
+            match replica {
+                Some(replica) => replica.stop().await,
+                None => Ok(None),
+            }
+        };
+        tokio::try_join!(database.stop(), replica, gate.stop(), view.stop(), kafka.stop())?;
         Ok(())
     }
 
@@ -153,7 +172,26 @@ impl Servers {
         for server in [&mut self.database, &mut self.gate, &mut self.view, &mut self.kafka] {
             server.let_go();
         }
+        self.replica.iter_mut().for_each(Process::let_go);
     }
+}
+
+/// The database server of a stack, and its replica.
+struct Databases {
+    database: Process,
+    replica: Option<Process>,
+}
+
+/// Starts the replica behind its primary: both may have to make the same template of data.
+async fn databases(dir: &Path, options: &Options) -> Result<Databases> {
+    let database = replica::start_primary(dir, options).await?;
+    let replica = match options.replica {
+        Some(replication) => {
+            Some(replica::start(dir, options, replication, database.address()).await?)
+        }
+        None => None,
+    };
+    Ok(Databases { database, replica })
 }
 
 /// Starts a MySQL besides the servers in `dir`, which outlives this process, and returns its URL.

@@ -9,7 +9,7 @@ use crate::process::probe::Probe;
 use crate::{
     Error, Flavor, Options, Result, paths,
     process::ports,
-    servers::{SETTINGS_OF_BOTH, datadir},
+    servers::{SETTINGS_OF_BOTH, datadir, replication::Role},
 };
 
 /// Script that installs it.
@@ -17,9 +17,6 @@ pub(crate) const INSTALLER: &str = "ops/install-mysql.sh";
 
 /// The version that ops/install-mysql.sh installs.
 const VERSION: &str = "9.7";
-
-/// Name of its process, record, log and folder.
-const NAME: &str = Flavor::Mysql.name();
 
 /// Names are in lower case, regardless of the statements. The server accepts it only with a data folder that
 /// was initialised with it.
@@ -43,8 +40,14 @@ const SETTINGS: &[&str] = &[
 
 /// Prepares the server of the stack in `dir`; creates its data folder if needed.
 pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
+    prepare_as(Role::Primary, dir, options)
+}
+
+/// Prepares one of the two servers of a stack with a replica.
+pub(crate) fn prepare_as(role: Role, dir: &Path, options: &Options) -> Result<Process> {
     let (loader, program) = program(SERVER)?;
-    let home = dir.join(NAME);
+    let name = role.name(Flavor::Mysql);
+    let home = dir.join(name);
     let data = if options.database_arguments.iter().any(|argument| argument == LOWER_CASE) {
         datadir::prepare(&home, &format!("mysql-{VERSION}-data-lower-case"), initialise_lower_case)?
     } else {
@@ -52,7 +55,7 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
     };
     let init = datadir::write_init_sql(&home)?;
     let port = ports::remembered(&home.join("port"))?;
-    let process = Process::new(NAME, loader, dir, port, Probe::MySql, options.tie)
+    let process = Process::new(name, loader, dir, port, Probe::MySql, options.tie)
         .arguments(program)
         .arguments(datadir::arguments(&data)?)
         .arguments([datadir::temporary(&home)?])
@@ -60,6 +63,8 @@ pub(crate) fn prepare(dir: &Path, options: &Options) -> Result<Process> {
         .arguments(installation()?)
         .arguments(SETTINGS_OF_BOTH)
         .arguments(SETTINGS)
+        .arguments(options.of_role(role))
+        .arguments([format!("--server-id={}", datadir::server_id(&home))])
         .arguments(&options.database_arguments);
     Ok(process)
 }

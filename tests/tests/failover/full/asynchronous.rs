@@ -3,12 +3,8 @@
 use std::collections::BTreeSet;
 
 use coupon::{ClaimId, TemplateId, UserId};
-use devstack::Flavor;
-use pipeline_tests::{
-    World,
-    failover::{DatabasePair, Replication},
-    until, until_within,
-};
+use devstack::{Flavor, Replication};
+use pipeline_tests::{World, failover::DatabasePair, until, until_within};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Claimed};

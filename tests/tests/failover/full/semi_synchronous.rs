@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use coupon::{ClaimId, UserId};
-use devstack::Flavor;
+use devstack::{Flavor, Replication};
 use pipeline_tests::{
-    failover::{DatabasePair, Replication, rush::Rush},
+    failover::{DatabasePair, rush::Rush},
     until,
 };
 use testkit::sql;

@@ -14,7 +14,7 @@ use pipeline_tests::{
 };
 use topic::Op;
 
-use crate::tailer::full::servers::{replicate, start, tail_on, until_has_all};
+use crate::tailer::full::servers::{start, tail_on};
 
 /// Longest time for a refusal on a busy machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -163,14 +163,14 @@ async fn silent_replica(flavor: Flavor) {
     };
     let mut replica = start("silent-replica", flavor, settings).await.unwrap();
     let mut tail = tail_on(&primary).await;
-    replicate(flavor, &primary, &replica);
+    replica.follow(primary.server.address()).unwrap();
     tail.tailer().set_env("DATABASE_URL", &replica.url());
     tail.insert(1..=10);
     assert_refused(tail.tailer(), mend).await;
     restart_with(&mut replica, on).await;
     tail.insert(11..=20);
     // This includes the tables, which the primary has created.
-    until_has_all(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
     tail.tailer().set_arguments(["--resnapshot"]);
     tail.lead().await;
     tail.insert(21..=30);

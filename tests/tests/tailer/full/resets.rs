@@ -9,9 +9,7 @@ use pipeline_tests::{
 };
 use testkit::{Proxy, insert_coupons, sql};
 
-use crate::tailer::full::servers::{
-    promote, read_by_snapshots, replicate, start, tail_on, until_has_all,
-};
+use crate::tailer::full::servers::{read_by_snapshots, start, start_replica, tail_on};
 
 const PUBLISHED: RangeInclusive<i64> = 1..=89;
 
@@ -30,11 +28,12 @@ testkit::on_each_flavor! {
 /// Primary and replica are reset together, as when numbering is begun anew everywhere. Then the replica takes over.
 async fn reset_before(flavor: Flavor) {
     let Some((mut primary, replica)) = pair("reset-before", flavor).await else { return };
-    let mut tail = published_by(&primary, &replica, flavor).await;
+    let mut tail = published_by(&primary, &replica).await;
     begin_anew(&primary, &replica, flavor);
     until_next_second(&primary).await;
     insert(&primary, WRITTEN_ANEW);
-    promote(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
+    replica.promote().unwrap();
     primary.server.kill().unwrap();
     follow(&mut tail, &replica).await;
     assert_read_anew(&mut tail).await;
@@ -50,10 +49,11 @@ testkit::on_each_flavor! {
 /// The replica takes over, and only then numbers anew.
 async fn reset_behind(flavor: Flavor) {
     let Some((mut primary, replica)) = pair("reset-behind", flavor).await else { return };
-    let mut tail = published_by(&primary, &replica, flavor).await;
-    promote(flavor, &primary, &replica);
+    let mut tail = published_by(&primary, &replica).await;
+    replica.until_has_all_of(primary.server.address()).unwrap();
+    replica.promote().unwrap();
     primary.server.kill().unwrap();
-    sql(&replica.url(), reset(flavor));
+    sql(&replica.url(), flavor.words().begin_anew);
     until_next_second(&replica).await;
     insert(&replica, WRITTEN_ANEW);
     follow(&mut tail, &replica).await;
@@ -70,7 +70,7 @@ testkit::on_each_flavor! {
 /// The tailer runs on: it is only out of reach during reset and failover.
 async fn reset_under_it(flavor: Flavor) {
     let Some((mut primary, replica)) = pair("reset-under", flavor).await else { return };
-    let mut tail = published_by(&primary, &replica, flavor).await;
+    let mut tail = published_by(&primary, &replica).await;
     let proxy = Proxy::before(&primary.url()).await;
     tail.tailer().set_env("DATABASE_URL", &proxy.instead_of(&primary.url()));
     tail.lead().await;
@@ -78,7 +78,8 @@ async fn reset_under_it(flavor: Flavor) {
     begin_anew(&primary, &replica, flavor);
     until_next_second(&primary).await;
     insert(&primary, WRITTEN_ANEW);
-    promote(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
+    replica.promote().unwrap();
     primary.server.kill().unwrap();
     proxy.lead_to(replica.server.address());
     proxy.cut();
@@ -98,14 +99,15 @@ testkit::on_each_flavor! {
 /// A failover that only makes the old primary read-only: its binlog stream stays open, and nothing comes.
 async fn left_running(flavor: Flavor) {
     let Some((primary, replica)) = pair("left-running", flavor).await else { return };
-    let mut tail = published_by(&primary, &replica, flavor).await;
+    let mut tail = published_by(&primary, &replica).await;
     let proxy = Proxy::before(&primary.url()).await;
     tail.tailer().set_env("DATABASE_URL", &proxy.instead_of(&primary.url()));
     tail.lead().await;
     insert(&primary, BEHIND);
     tail.until_complete().await;
     sql(&primary.url(), "set global read_only = 1");
-    promote(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
+    replica.promote().unwrap();
     proxy.lead_to(replica.server.address());
     tail.scope.endpoints.database_url = replica.url();
     insert(&replica, WRITTEN_ANEW);
@@ -120,24 +122,20 @@ async fn left_running(flavor: Flavor) {
 
 /// A primary and its replica, which is another server by each of its names.
 async fn pair(name: &str, flavor: Flavor) -> Option<(OwnDatabase, OwnDatabase)> {
-    let settings: &[&str] = match flavor {
-        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
-        Flavor::Mysql => &["--server-id=2"],
-    };
     let primary = start(&format!("{name}-primary"), flavor, &[]).await?;
-    let replica = start(&format!("{name}-replica"), flavor, settings).await?;
+    let replica = start_replica(&format!("{name}-replica"), flavor).await;
     Some((primary, replica))
 }
 
 /// Publishes the first coupons of the primary and stops the tailer. The replica has them too.
-async fn published_by(primary: &OwnDatabase, replica: &OwnDatabase, flavor: Flavor) -> Tail {
+async fn published_by(primary: &OwnDatabase, replica: &OwnDatabase) -> Tail {
     let mut tail = tail_on(primary).await;
-    replicate(flavor, primary, replica);
+    replica.follow(primary.server.address()).unwrap();
     tail.lead().await;
     insert(primary, PUBLISHED);
     tail.until_complete().await;
     assert!(tail.tailer().stop().await.unwrap().unwrap().success());
-    until_has_all(flavor, primary, replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
     tail
 }
 
@@ -167,34 +165,21 @@ async fn assert_read_anew(tail: &mut Tail) {
 
 /// Empties both binlogs; the replica goes on from the beginning of the new one.
 fn begin_anew(primary: &OwnDatabase, replica: &OwnDatabase, flavor: Flavor) {
-    let (stop, start) = match flavor {
-        Flavor::Mariadb => ("stop slave", "set global gtid_slave_pos = ''; start slave"),
-        // Otherwise what it has fetched of the old history counts as present.
-        Flavor::Mysql => ("stop replica; reset replica", "start replica"),
-    };
+    let words = flavor.words();
     let transactions = last_transaction(&primary.url(), flavor);
     assert!(transactions < WRITTEN_ANEW.count(), "{transactions} transactions were published");
-    sql(&replica.url(), stop);
-    sql(&primary.url(), reset(flavor));
-    sql(&replica.url(), &format!("{}; {start}", reset(flavor)));
+    sql(&replica.url(), words.stop);
+    sql(&primary.url(), words.begin_anew);
+    // Otherwise what it has of the old history counts as present.
+    let anew = [words.begin_anew, words.forget_received, words.start];
+    sql(&replica.url(), &anew.join("; "));
 }
 
 /// Returns the number that the newest transaction of a server's history has in its name.
 fn last_transaction(url: &str, flavor: Flavor) -> usize {
-    let newest = match flavor {
-        Flavor::Mariadb => "select @@gtid_binlog_pos",
-        Flavor::Mysql => "select @@gtid_executed",
-    };
-    let newest = sql(url, newest);
+    let newest = sql(url, flavor.words().executed);
     let number = newest.trim().rsplit(|c: char| !c.is_ascii_digit()).next().unwrap();
     number.parse().unwrap()
-}
-
-fn reset(flavor: Flavor) -> &'static str {
-    match flavor {
-        Flavor::Mariadb => "reset master",
-        Flavor::Mysql => "reset binary logs and gtids",
-    }
 }
 
 /// Waits until no row is written in the second of one that was published: what a replica keeps of a row's time.

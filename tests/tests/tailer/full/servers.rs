@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use devstack::{Flavor, OwnDatabase, TestServers, if_installed};
+use devstack::{Flavor, OwnDatabase, Replication, Role, TestServers, if_installed};
 use pipeline_tests::{
     history_faults::Backup,
     mixed_load::{DIARY, Load},
@@ -21,9 +21,6 @@ const FIRST_FILE: &str = "binlog.000001";
 
 /// Changes of a load that are published before an event in the middle of it.
 pub(crate) const SOME: usize = 500;
-
-/// Longest time in seconds for a replica to catch up.
-const REPLICA_SECONDS: u32 = 60;
 
 testkit::on_each_flavor! {
     restarted:
@@ -61,13 +58,9 @@ testkit::on_each_flavor! {
 
 async fn failover(flavor: Flavor) {
     let Some(mut primary) = start("primary", flavor, &[]).await else { return };
-    let settings: &[&str] = match flavor {
-        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
-        Flavor::Mysql => &["--server-id=2"],
-    };
-    let replica = start("replica", flavor, settings).await.unwrap();
+    let replica = start_replica("replica", flavor).await;
     let mut tail = tail_on(&primary).await;
-    replicate(flavor, &primary, &replica);
+    replica.follow(primary.server.address()).unwrap();
     tail.make_topics().await;
     let mut heard = TopicContents::open(&tail).await;
     tail.lead().await;
@@ -76,7 +69,8 @@ async fn failover(flavor: Flavor) {
     // Later changes are published from the replica's binlog.
     tail.tailer().kill().unwrap();
     running.await.unwrap();
-    promote(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
+    replica.promote().unwrap();
     primary.server.kill().unwrap();
 
     tail.scope.endpoints.database_url = replica.url();
@@ -97,15 +91,11 @@ testkit::on_each_flavor! {
 
 async fn of_a_replica(flavor: Flavor) {
     let Some(primary) = start("source-primary", flavor, &[]).await else { return };
-    let settings: &[&str] = match flavor {
-        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
-        Flavor::Mysql => &["--server-id=2"],
-    };
-    let replica = start("source-replica", flavor, settings).await.unwrap();
+    let replica = start_replica("source-replica", flavor).await;
     let mut tail = tail_on(&primary).await;
-    replicate(flavor, &primary, &replica);
+    replica.follow(primary.server.address()).unwrap();
     // A tailer that finds half a schema ends with a sentence.
-    until_has_all(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
     tail.tailer().set_env("DATABASE_URL", &replica.url());
     tail.lead().await;
     insert_one_by_one(&tail, 1..=50);
@@ -129,14 +119,10 @@ testkit::on_each_flavor! {
 
 async fn moved(flavor: Flavor) {
     let Some(primary) = start("moved-primary", flavor, &[]).await else { return };
-    let settings: &[&str] = match flavor {
-        Flavor::Mariadb => &["--server-id=2", "--log-slave-updates=ON"],
-        Flavor::Mysql => &["--server-id=2"],
-    };
-    let replica = start("moved-replica", flavor, settings).await.unwrap();
+    let replica = start_replica("moved-replica", flavor).await;
     let mut tail = tail_on(&primary).await;
-    replicate(flavor, &primary, &replica);
-    until_has_all(flavor, &primary, &replica);
+    replica.follow(primary.server.address()).unwrap();
+    replica.until_has_all_of(primary.server.address()).unwrap();
     let urls = [&replica, &primary, &replica].map(OwnDatabase::url);
     tail.make_topics().await;
     let mut heard = TopicContents::open(&tail).await;
@@ -144,7 +130,7 @@ async fn moved(flavor: Flavor) {
         tail.tailer().set_env("DATABASE_URL", &url);
         // The next server must have the last transaction that was published: without it, it would have another
         // history.
-        until_has_all(flavor, &primary, &replica);
+        replica.until_has_all_of(primary.server.address()).unwrap();
         tail.lead().await;
         let running = load(&tail, number);
         until_saved_under_load(&tail, &mut heard).await;
@@ -153,7 +139,7 @@ async fn moved(flavor: Flavor) {
         running.await.unwrap();
     }
     tail.lead().await;
-    until_has_all(flavor, &primary, &replica);
+    replica.until_has_all_of(primary.server.address()).unwrap();
     assert_published(&tail, &mut heard).await;
     heard.assert_table(&tail);
     let log = log(tail.tailer());
@@ -268,7 +254,7 @@ fn insert_one_by_one(tail: &Tail, ids: RangeInclusive<i64>) {
 
 /// Returns the number of the last transaction that a server has written.
 fn last_number(own: &OwnDatabase, flavor: Flavor) -> u64 {
-    let position = sql(&own.url(), executed(flavor));
+    let position = sql(&own.url(), flavor.words().executed);
     let number = position.trim().rsplit(|c: char| !c.is_ascii_digit()).next();
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{position:?}"))
 }
@@ -277,6 +263,12 @@ fn last_number(own: &OwnDatabase, flavor: Flavor) -> u64 {
 pub(crate) async fn start(name: &str, flavor: Flavor, settings: &[&str]) -> Option<OwnDatabase> {
     let name = format!("{name}-{}", flavor.name());
     if_installed(OwnDatabase::start(&name, flavor, settings).await, &name)
+}
+
+/// Starts a server that may become another one's replica: it is another server by each of its names.
+pub(crate) async fn start_replica(name: &str, flavor: Flavor) -> OwnDatabase {
+    let settings = Replication::Asynchronous.settings(flavor, Role::Replica);
+    start(name, flavor, &settings).await.unwrap()
 }
 
 /// Prepares a tailer of that server, and creates the load's table.
@@ -326,54 +318,4 @@ pub(crate) async fn assert_published(tail: &Tail, heard: &mut TopicContents) {
     assert!(differences.is_empty(), "topics and binlog differ:\n{differences}");
     assert_eq!(heard.read, 0, "tables were read anew");
     assert!(binlog.count > SOME && binlog.count_of(Table::Movements) > 0);
-}
-
-/// Makes one server the other's replica, with all its data.
-pub(crate) fn replicate(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
-    let port = primary.server.address().port();
-    // The reset removes a server's own first-start transactions, which would be another history.
-    let statements = match flavor {
-        Flavor::Mariadb => format!(
-            "reset master; change master to master_host = '127.0.0.1', master_port = {port}, \
-             master_user = 'coupon', master_password = 'coupon', master_use_gtid = slave_pos; \
-             start slave"
-        ),
-        Flavor::Mysql => format!(
-            "reset binary logs and gtids; change replication source to \
-             source_host = '127.0.0.1', source_port = {port}, source_user = 'coupon', \
-             source_password = 'coupon', source_auto_position = 1, get_source_public_key = 1; \
-             start replica"
-        ),
-    };
-    sql(&replica.url(), &statements);
-}
-
-/// Waits until the replica has everything, and makes it independent.
-pub(crate) fn promote(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
-    until_has_all(flavor, primary, replica);
-    let part = match flavor {
-        Flavor::Mariadb => "stop slave; reset slave all",
-        Flavor::Mysql => "stop replica; reset replica all",
-    };
-    sql(&replica.url(), part);
-}
-
-/// Waits until the replica has everything.
-pub(crate) fn until_has_all(flavor: Flavor, primary: &OwnDatabase, replica: &OwnDatabase) {
-    let wait = match flavor {
-        Flavor::Mariadb => "master_gtid_wait",
-        Flavor::Mysql => "wait_for_executed_gtid_set",
-    };
-    let position = sql(&primary.url(), executed(flavor));
-    let waited =
-        sql(&replica.url(), &format!("select {wait}('{}', {REPLICA_SECONDS})", position.trim()));
-    assert_eq!(waited.trim(), "0", "the replica has everything");
-}
-
-/// Returns the query for all transactions that a server has executed.
-fn executed(flavor: Flavor) -> &'static str {
-    match flavor {
-        Flavor::Mariadb => "select @@gtid_binlog_pos",
-        Flavor::Mysql => "select replace(@@global.gtid_executed, '\\n', '')",
-    }
 }

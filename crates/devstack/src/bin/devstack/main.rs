@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a command answers on standard output")]
 #![expect(clippy::print_stderr, reason = "and fails on standard error")]
 
+mod failover;
 mod servers;
 mod up;
 
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
-use devstack::{EnvFile, Flavor, token};
+use devstack::{EnvFile, Flavor, Replication, token};
 
 /// `up` writes the addresses and keys here, and `token` reads them.
 const ENV_FILE: &str = ".dev/env";
@@ -35,6 +36,19 @@ enum Verb {
         /// Database server to run; by default the one that the data in the folder belongs to, or else MariaDB.
         #[arg(long, value_enum)]
         flavor: Option<Flavor>,
+        /// Gives the database server a replica, for `devstack failover`; a stack that has one keeps it.
+        #[arg(long, value_enum, value_name = "KIND")]
+        #[arg(num_args = 0..=1, default_missing_value = "semi-sync")]
+        replica: Option<Replication>,
+    },
+    /// Kills the database server, and lets its replica take over at the same address.
+    Failover {
+        /// Folder of data, logs and records.
+        #[arg(long, default_value = ".dev/stack")]
+        dir: PathBuf,
+        /// File with addresses and keys.
+        #[arg(long, default_value = ENV_FILE)]
+        env_file: PathBuf,
     },
     /// Stops servers and processes; keeps their data.
     Down {
@@ -115,7 +129,10 @@ async fn main() -> ExitCode {
 
 async fn run(verb: Verb) -> Result<()> {
     match verb {
-        Verb::Up { dir, env_file, flavor } => up::up(&dir, &env_file, flavor).await,
+        Verb::Up { dir, env_file, flavor, replica } => {
+            up::up(&dir, &env_file, up::Wanted { flavor, replica }).await
+        }
+        Verb::Failover { dir, env_file } => failover::failover(&dir, &env_file).await,
         Verb::Down { dir, env_file, wipe } => up::down(&dir, &env_file, wipe).await,
         Verb::Servers(ServersVerb::Up { dir, fresh, flavor, for_all_tests }) => {
             servers::up(&dir, fresh, flavor, for_all_tests).await

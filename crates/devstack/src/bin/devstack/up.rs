@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use devstack::{EnvFile, Flavor, Options, Platform, PlatformOptions, Servers, Tie, records};
+use devstack::{
+    EnvFile, Flavor, Options, Platform, PlatformOptions, Replication, Servers, StackReplica, Tie,
+    records,
+};
 
 use crate::servers::{ended_line, wipe_folder};
 
@@ -18,21 +21,38 @@ const KEYS: [&str; 3] = ["JWT_SECRET", "RECEIPT_SECRET", "OPERATOR_KEY"];
 /// Bytes of a generated key: 192 bits, infeasible to guess.
 const KEY_BYTES: usize = 24;
 
+/// What the command line says about the servers; by default they are as in the folder.
+pub(crate) struct Wanted {
+    pub(crate) flavor: Option<Flavor>,
+    pub(crate) replica: Option<Replication>,
+}
+
 /// Starts servers and platform detached, unless all of them already run.
-pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Option<Flavor>) -> Result<()> {
-    let flavor = flavor_of(dir, wanted)?;
+pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Wanted) -> Result<()> {
+    end_promotion(dir).await?;
+    let flavor = flavor_of(dir, wanted.flavor)?;
+    let has = StackReplica::of(dir)?.map(|replica| replica.replication());
+    let replica = wanted.replica.or(has);
     let running = records::running(dir)?;
-    if running.len() == PLATFORM.len() + records::SERVERS && env_file.exists() {
+    let processes = PLATFORM.len() + records::SERVERS + usize::from(has.is_some());
+    let is_whole = running.len() == processes && env_file.exists();
+    if is_whole && replica == has {
         println!("It runs already, in {}.", dir.display());
         return print_next_steps(dir, &EnvFile::read(env_file)?);
     }
     if !running.is_empty() {
-        println!("Only part of it runs ({}); starting all of it again.", running.join(", "));
+        if is_whole {
+            println!("It runs with other settings of replication; starting all of it again.");
+        } else {
+            println!("Only part of it runs ({}); starting all of it again.", running.join(", "));
+        }
         records::end_all(dir).await?;
     }
     let began = Instant::now();
-    println!("starting {flavor}, two Redis and Kafka in {}", dir.display());
-    let options = Options { tie: Tie::Detached, flavor, ..Options::default() };
+    let with = replica.map(|replica| format!(" with a replica ({})", replica.name()));
+    let with = with.unwrap_or_default();
+    println!("starting {flavor}{with}, two Redis and Kafka in {}", dir.display());
+    let options = Options { tie: Tie::Detached, flavor, replica, ..Options::default() };
     let mut servers = Servers::start(dir, &options).await?;
     println!("migrating, and starting {}", PLATFORM.join(", "));
     let keys = keys(dir)?;
@@ -50,6 +70,16 @@ pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Option<Flavor>) -> R
     servers.let_go();
     println!("It runs, after {:.1} s.", began.elapsed().as_secs_f64());
     print_next_steps(dir, &env)
+}
+
+/// Ends a failover that was cut short: the promoted replica has the stack's data.
+async fn end_promotion(dir: &Path) -> Result<()> {
+    let Some(replica) = StackReplica::of(dir)?.filter(StackReplica::is_promoted) else {
+        return Ok(());
+    };
+    println!("A failover was cut short; its replica is the primary from now on.");
+    records::end_all(dir).await?;
+    Ok(replica.move_data()?)
 }
 
 /// Returns the database server that the stack in `dir` has or will have. Its gates, views and topics are
@@ -151,6 +181,9 @@ fn print_next_steps(dir: &Path, env: &EnvFile) -> Result<()> {
     println!("  curl -s $API_ADMIN_URL/metrics     what the api counts; the others have it too");
     println!("  tail -f {}/*.log", dir.display());
     println!("  ./dev verify                       the invariants, checked on this stack");
+    if StackReplica::of(dir)?.is_some() {
+        println!("  ./dev failover                     kills the primary; its replica takes over");
+    }
     println!("  ./dev down                         ends it; --wipe forgets its data");
     Ok(())
 }
