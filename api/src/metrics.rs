@@ -24,7 +24,7 @@ use crate::{
 pub const METRICS: [&[Metric]; 2] = [&OWN, &landing::metric::METRICS];
 
 /// All but those of claims and gates.
-const OWN: [Metric; 17] = [
+const OWN: [Metric; 18] = [
     REQUEST_SECONDS,
     CLAIM_STATS,
     HOLD_CALLS,

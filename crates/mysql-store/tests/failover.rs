@@ -5,8 +5,8 @@ use coupon::{ClaimId, Epoch, TemplateId};
 use mysql_store::{
     look_up::ClaimFate,
     lost_claim::{self, LostClaim},
-    primary_server::{Failover, may_be_of_lost_history, notice},
-    stock,
+    primary_server::{Failover, Unsearched, may_be_of_lost_history, notice, searched, unsearched},
+    stock, verify,
 };
 
 /// Makes the recorded server another one than that which answers.
@@ -22,7 +22,10 @@ async fn another_server_than_before_is_noticed_once_and_raises_every_epoch_far()
     assert_eq!(notice(connection).await.unwrap(), None, "the first one");
     assert_eq!(notice(connection).await.unwrap(), None, "the same one");
     let ended = "update coupon_template set state = 3 where id = 11";
+    let long_ago = "update coupon_template set claim_starts_at = '2026-01-01', \
+                    claim_ends_at = '2026-01-02' where id = 11";
     execute(connection, ended).await;
+    execute(connection, long_ago).await;
     execute(connection, PROMOTED).await;
     let mut one = store.another().await;
     let mut other = store.another().await;
@@ -36,8 +39,30 @@ async fn another_server_than_before_is_noticed_once_and_raises_every_epoch_far()
     assert!(may_be_of_lost_history(before, raised), "{raised}");
     assert!(may_be_of_lost_history(Epoch(5), before), "it is above MySQL's");
     assert!(!may_be_of_lost_history(before, Epoch(3)), "rebuilds raise it by one");
-    assert_eq!(epoch(OTHER).await, before, "it has ended");
+    assert_eq!(epoch(OTHER).await, before, "its gate is gone");
     assert_eq!(notice(&mut store.connection).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_failover_says_since_when_commits_may_be_missing() {
+    let mut store = Store::with_template("seen", 10).await;
+    let connection = &mut store.connection;
+    assert_eq!(notice(connection).await.unwrap(), None);
+    execute(connection, "update primary_server set seen = '2026-01-01', since = seen").await;
+    assert_eq!(unsearched(connection).await.unwrap(), None);
+    assert_eq!(notice(connection).await.unwrap(), None, "seen today");
+    execute(connection, PROMOTED).await;
+    let seen_before = "update primary_server set seen = '2026-01-02'";
+    execute(connection, seen_before).await;
+    assert!(notice(connection).await.unwrap().is_some());
+    assert_eq!(notice(connection).await.unwrap(), None);
+    let Unsearched { since, seen } = unsearched(connection).await.unwrap().unwrap();
+    assert_eq!(seen.to_rfc3339(), "2026-01-02T00:00:00+00:00", "until all is searched");
+    assert!(since > seen, "{since}");
+    searched(connection, since).await.unwrap();
+    assert_eq!(unsearched(connection).await.unwrap(), None);
+    let recorded = "select cast(unix_timestamp(seen) as signed) from primary_server";
+    assert!(verify::number(connection, recorded).await.unwrap() >= since.timestamp());
 }
 
 /// The raise and the record are one transaction.

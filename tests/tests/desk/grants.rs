@@ -43,7 +43,7 @@ fn users(ids: impl IntoIterator<Item = i64>) -> Vec<String> {
 
 #[tokio::test]
 async fn each_row_has_its_outcome_and_a_job_is_done_once_under_its_key() {
-    outcomes(Flavor::Mariadb).await;
+    Box::pin(outcomes(Flavor::Mariadb)).await;
 }
 
 async fn outcomes(flavor: Flavor) {
@@ -215,7 +215,7 @@ mod full {
 
     #[tokio::test]
     async fn each_row_on_mysql_has_its_outcome_and_a_job_is_done_once_under_its_key() {
-        outcomes(Flavor::Mysql).await;
+        Box::pin(outcomes(Flavor::Mysql)).await;
     }
 
     testkit::on_each_flavor! {

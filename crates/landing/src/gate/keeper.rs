@@ -9,7 +9,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use coupon::{Epoch, Template, TemplateId};
+use coupon::{Epoch, TemplateId};
 use metrics::counter;
 use mysql_store::{
     Readable, StoreError, connect,

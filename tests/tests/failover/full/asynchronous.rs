@@ -2,17 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use chrono::TimeDelta;
 use coupon::{ClaimId, TemplateId, UserId};
 use devstack::{Flavor, Replication};
 use pipeline_tests::{World, failover::DatabasePair, until, until_within};
 use reqwest::Method;
 use serde_json::{Value, json};
-use shopper::{Answer, Claimed};
+use shopper::{Answer, Claimed, NewTemplate};
 use std::time::Duration;
 use testkit::sql;
 
 /// Idempotency key of every claim.
 pub(crate) const KEY: &str = "the-key";
+
+/// How long the search in the topic may take: it begins 15 s behind the promotion, and waits for the views' consumer.
+const SEARCHED_WITHIN: Duration = Duration::from_secs(120);
 
 /// How long a gate may stay closed behind a promotion.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -216,5 +220,76 @@ async fn changes_lost(flavor: Flavor) {
     let sold_out = claim(&world, topped_up, 5).await;
     assert_eq!(sold_out.code().as_deref(), Some("SOLD_OUT"), "{sold_out:?}");
     assert_eq!(world.count(topped_up).await.all(), 5);
+    world.end().await;
+}
+
+testkit::on_each_flavor! {
+    multi_thread use_lost:
+    a_use_that_mysql_lost_is_counted_and_no_list_shows_it,
+    a_use_that_a_mysql_server_lost_is_counted_and_no_list_shows_it,
+}
+
+/// The view has what the tailer published of the lost history.
+async fn use_lost(flavor: Flavor) {
+    let pair = DatabasePair::start("failover-use", flavor, Replication::Asynchronous).await;
+    let Some(mut pair) = pair else { return };
+    let world = pair.world("failover use", |_| ()).await;
+    let template = world.template(10, |new| new).await;
+    won(&world, template, 1..2).await;
+    let claimed: Claimed = claim(&world, template, 2).await.json().unwrap();
+    let coupon = claimed.coupons[0].id;
+    // Lists show what can be used.
+    let usable = async |user: i64| {
+        let shopper = world.api().shopper(UserId(user)).unwrap();
+        shopper.all_coupons().await.unwrap().len()
+    };
+    until(async || usable(2).await, |count| *count == 1).await;
+    pair.until_replicated();
+    pair.cut_replication();
+    let lost = world.api().shopper(UserId(2)).unwrap();
+    assert_eq!(lost.use_coupon(coupon, "an-order").await.unwrap().status, 200);
+    until(async || usable(2).await, |count| *count == 0).await;
+    won(&world, template, 3..4).await;
+    until(async || usable(3).await, |count| *count == 1).await;
+
+    pair.fail_over();
+    let api = &world.platform.apis[0];
+    let changes = async || api.metric("api_lost_changes_total").await.unwrap_or(0.0);
+    until_within(SEARCHED_WITHIN, changes, |count| *count > 1.5).await;
+    assert!(changes().await < 2.5, "a use and a coupon");
+    let searched = "select searched from primary_server";
+    let is_searched = async || sql(&world.scope.endpoints.database_url, searched);
+    until_within(SEARCHED_WITHIN, is_searched, |searched| searched.trim() == "1").await;
+    let shown = [usable(1).await, usable(2).await, usable(3).await];
+    assert_eq!(shown, [1, 1, 0]);
+    // It is used once more, under the same version as the lost use.
+    assert_eq!(lost.use_coupon(coupon, "an-order").await.unwrap().status, 200);
+    until(async || usable(2).await, |count| *count == 0).await;
+    assert_eq!(world.count(template).await.used, 1);
+    world.end().await;
+}
+
+/// Its gate would be removed, and the topic does not have its last claims.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_a_sale_that_ended_in_the_lost_minute_are_named() {
+    let name = "failover-ended";
+    let pair = DatabasePair::start(name, Flavor::Mariadb, Replication::Asynchronous).await;
+    let mut pair = pair.unwrap();
+    let mut world = pair.world("failover ended", |_| ()).await;
+    let ends = world.clock.now() + TimeDelta::seconds(15);
+    let template = world.template(30, |new| NewTemplate { claim_ends_at: ends, ..new }).await;
+    world.platform.cdc_tailer.kill().unwrap();
+    pair.until_replicated();
+    pair.cut_replication();
+    let lost = won(&world, template, 1..5).await;
+    until_settled(&world, template).await;
+    let page = async || world.api().shop(template, None).await.unwrap();
+    let state = async || page().await.json::<Value>().unwrap()["state"].clone();
+    until_within(OPEN_WITHIN, state, |state| *state == "closed").await;
+    pair.fail_over();
+    let url = world.scope.endpoints.database_url.clone();
+    let named = async || numbers(&url, "select claim_id from lost_claim");
+    until_within(OPEN_WITHIN, named, |named| *named == lost).await;
+    world.platform.cdc_tailer.start().await.unwrap();
     world.end().await;
 }

@@ -4,7 +4,7 @@
 use std::{cell::Cell, collections::BTreeSet, time::Duration};
 
 use coupon::{ClaimId, TemplateId, UserId};
-use devstack::{OwnBrokers, TestServers};
+use devstack::{OwnBrokers, Scope, TestServers};
 use futures::future::join_all;
 use mysql_store::verify::copy_schema;
 use pipeline_tests::{
@@ -15,7 +15,8 @@ use pipeline_tests::{
 use shopper::{Claimed, Wish};
 use testkit::sql;
 use topic::{
-    ONLY_BUCKET, TopicLayout, TopicNames, claims_partition, ensure_topics, topic_offsets, verify,
+    ONLY_BUCKET, TopicLayout, TopicNames, claims_partition, ensure_topics, topic_offsets,
+    verify::{self, copies_in_sync},
 };
 
 use crate::{
@@ -66,6 +67,15 @@ fn rows(world: &World, template: TemplateId) -> BTreeSet<ClaimId> {
     rows.lines().map(|id| id.parse().unwrap()).collect()
 }
 
+/// Waits until brokers that were started again have everything.
+async fn until_back(world: &World) {
+    let Scope { endpoints, topic_prefix, .. } = &world.scope;
+    let copies = async || copies_in_sync(&endpoints.kafka_brokers, topic_prefix).await;
+    until_within(BACK_MAX, copies, |copies| copies.as_ref().is_ok_and(|copies| *copies == COPIES))
+        .await
+        .unwrap();
+}
+
 async fn until_landed(world: &World, template: TemplateId, claims: i64) {
     let ends = async || decided(world, template).await;
     until_within(BACK_MAX, ends, |(landed, _)| *landed >= claims).await;
@@ -99,8 +109,7 @@ async fn two_of_three_brokers_gone_refuse_topic_202s_and_lose_none() {
     for back in &mut cluster.servers[1..] {
         back.spawn().unwrap();
     }
-    cluster.ready().await.unwrap();
-    until_in_sync(&world.scope).await;
+    until_back(&world).await;
     world.platform.lander.resume().unwrap();
     until_landed(&world, template, BEFORE).await;
     assert_eq!(promises.kept(&world).await, Ends::all_succeeded(promises.claims.len()));
@@ -161,8 +170,7 @@ async fn a_claim_published_twice_across_a_leader_change_lands_once() {
     };
     let (runs, ()) = tokio::join!(claiming, moving);
     cluster.servers[victim].spawn().unwrap();
-    cluster.ready().await.unwrap();
-    until_in_sync(&world.scope).await;
+    until_back(&world).await;
 
     let messages = replay::published(&brokers, &claims).await.unwrap();
     let one = &messages[..1];
