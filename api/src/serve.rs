@@ -42,7 +42,11 @@ use crate::{
     receipt::Receipts,
     router::router,
     routes::shop::batch,
-    servers::{ServerHealth, lost_claims::LostClaims, sale_clock::SaleClock},
+    servers::{
+        ServerHealth,
+        lost_claims::{Found, LostClaims},
+        sale_clock::SaleClock,
+    },
     shop::{batches::Batches, stock::ShopStock},
     state::{App, Parts},
     stats,
@@ -125,6 +129,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         brokers: config.kafka_brokers.clone(),
         names: topic::TopicNames::new(&config.topic_prefix),
         views: views.clone(),
+        found: Found::default(),
         holder,
         clock: context.clock.clone(),
     };

@@ -85,11 +85,12 @@ struct Published {
     claim: Option<LostClaim>,
 }
 
-/// What a search has found.
+/// What searches behind one failover have found.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     claims: usize,
-    /// Coupons that MySQL has in an earlier version, or not at all.
+    /// Coupons that MySQL has in an earlier version, or not at all. Each is counted once, though a search that failed is
+    /// repeated.
     coupons: HashSet<CouponId>,
     users: HashSet<UserId>,
 }
@@ -103,11 +104,12 @@ pub(crate) struct LostClaims {
     /// Names this process.
     pub(crate) holder: String,
     pub(crate) clock: Clock,
+    pub(crate) found: Found,
 }
 
 impl LostClaims {
     /// Watches until `stop`.
-    pub(crate) async fn watch(self, stop: CancellationToken) {
+    pub(crate) async fn watch(mut self, stop: CancellationToken) {
         while stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_some() {
             let searched = stop.run_until_cancelled(self.search_if_due()).await;
             if let Some(Err(error)) = searched {
@@ -116,7 +118,7 @@ impl LostClaims {
         }
     }
 
-    async fn search_if_due(&self) -> Result<(), SearchError> {
+    async fn search_if_due(&mut self) -> Result<(), SearchError> {
         let mut connection = connect::within(connect::acquire(&self.pool)).await?;
         let due = connect::within(primary_server::unsearched(&mut connection)).await?;
         let now = self.clock.now();
@@ -128,8 +130,17 @@ impl LostClaims {
             return Ok(());
         }
         drop(connection);
-        let Found { claims, coupons, users } = self.search(seen - CLOCKS_APART, now).await?;
-        self.drop_views(users).await?;
+        let mut found = Found { claims: 0, ..std::mem::take(&mut self.found) };
+        let searched = self.search(seen - CLOCKS_APART, now + CLOCKS_APART, &mut found).await;
+        let dropped = match searched {
+            Ok(()) => self.drop_views(&found.users).await,
+            failed => failed,
+        };
+        if dropped.is_err() {
+            self.found = found;
+            return dropped;
+        }
+        let Found { claims, coupons, .. } = found;
         let changes = coupons.len();
         info!(failover.at = %since, claims, changes, "compared the topic with MySQL behind a failover");
         let mut connection = connect::within(connect::acquire(&self.pool)).await?;
@@ -138,15 +149,19 @@ impl LostClaims {
     }
 
     /// Compares the messages of this time with MySQL. A partition that cannot be read keeps none of the others from it.
-    async fn search(&self, from: DateTime<Utc>, to: DateTime<Utc>) -> Result<Found, SearchError> {
-        let mut found = Found::default();
+    async fn search(
+        &self,
+        from: DateTime<Utc>,
+        to: DateTime<Utc>,
+        found: &mut Found,
+    ) -> Result<(), SearchError> {
         let mut failed = None;
         for partition in 0..partitions(&self.brokers, &self.names.user_coupon()).await? {
-            if let Err(error) = self.search_partition(partition, from, to, &mut found).await {
+            if let Err(error) = self.search_partition(partition, from, to, found).await {
                 failed.get_or_insert(error);
             }
         }
-        failed.map_or(Ok(found), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     async fn search_partition(
@@ -220,7 +235,7 @@ impl LostClaims {
     }
 
     /// Drops these users' views, once the consumer has applied what was published of the lost history.
-    async fn drop_views(&self, users: HashSet<UserId>) -> Result<(), SearchError> {
+    async fn drop_views(&self, users: &HashSet<UserId>) -> Result<(), SearchError> {
         if users.is_empty() {
             return Ok(());
         }
@@ -240,7 +255,7 @@ impl LostClaims {
             sleep(CONSUMED_LOOK).await;
         }
         for user in users {
-            self.views.drop_view(user).await?;
+            self.views.drop_view(*user).await?;
         }
         Ok(())
     }
