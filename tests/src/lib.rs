@@ -37,8 +37,8 @@ use shopper::{Api, Crowd, NewTemplate, Run};
 use topic::{TopicLayout, TopicNames, ensure_topics};
 use verifier::{History, Report, Settings, Sources, at_rest, verify};
 
-/// Partitions of the keyed topics: enough for order and rebalances to matter, few enough to create at once.
-const PARTITIONS: i32 = 2;
+/// Partitions of the keyed topics: enough for three members of a group to share, few enough to create at once.
+const PARTITIONS: i32 = 3;
 /// Longest time that the platform may take to come to rest after the last fault (I12).
 pub const REST_MAX: Duration = Duration::from_secs(60);
 /// Connections of a test's crowd.

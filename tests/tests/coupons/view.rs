@@ -121,11 +121,14 @@ impl Losses<'_> {
         let old: Vec<_> = (0..JUNK).map(|number| format!("junk:{number}")).collect();
         self.send(&format!("DEL {}", old.join(" "))).await;
         let mut events = self.listen().await;
+        // At once: Redis tells ages by seconds, and would evict older junk before views that were read since.
         let junk = "x".repeat(20_000);
-        for key in old {
-            self.send(&format!("SET {key} {junk}")).await;
-        }
-        self.send(&format!("PUBLISH {EVICTIONS} {WRITTEN}")).await;
+        let mut writes: String = old.iter().map(|key| format!("SET {key} {junk}\r\n")).collect();
+        writes.push_str(&format!("PUBLISH {EVICTIONS} {WRITTEN}\r\n"));
+        let mut redis = TcpStream::connect(self.server.server.address()).await.unwrap();
+        redis.write_all(writes.as_bytes()).await.unwrap();
+        // The last reply is the number of listeners.
+        read_until(&mut redis, ":1\r\n").await;
         let views: HashSet<_> = (1..=USERS).flat_map(|user| self.keys_of(UserId(user))).collect();
         let notified = read_until(&mut events, WRITTEN).await;
         notified.lines().filter(|line| views.contains(*line)).count()
