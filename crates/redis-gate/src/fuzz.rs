@@ -24,7 +24,7 @@ pub fn gate_answer(data: &[u8]) {
             Refusal::Banned { lapses } => lapses.into(),
             _ => return,
         };
-        assert_eq!(answer.get(2), Some(&Value::Int(said)), "another {refusal:?}");
+        assert_eq!(answer.get(3), Some(&Value::Int(said)), "another {refusal:?}");
     }
 }
 

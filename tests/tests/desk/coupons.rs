@@ -328,6 +328,7 @@ mod full {
     }
 
     #[tokio::test]
+    #[ignore = "its statements run on MySQL in mysql-store and landing; ./dev soak mysql"]
     async fn a_coupon_on_mysql_is_extended_replaced_and_revoked_and_the_stock_stays_as_it_was() {
         changed(Flavor::Mysql).await;
     }

@@ -9,10 +9,16 @@ const ON_MARIADB: (u32, u64) = (3, 3);
 /// One round on MySQL, and a seed with which it strikes MySQL itself.
 const ON_MYSQL: (u32, u64) = (1, 1);
 
-testkit::on_each_flavor! {
-    every_promise_is_kept:
-    whoever_is_killed_or_stopped_while_claims_are_in_flight_every_promise_is_kept,
-    whoever_is_killed_or_stopped_beside_a_mysql_while_claims_are_in_flight_every_promise_is_kept,
+#[tokio::test]
+async fn whoever_is_killed_or_stopped_while_claims_are_in_flight_every_promise_is_kept() {
+    every_promise_is_kept(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+#[ignore = "two minutes; ./dev soak claims --flavor mysql"]
+async fn whoever_is_killed_or_stopped_beside_a_mysql_while_claims_are_in_flight_every_promise_is_kept()
+ {
+    every_promise_is_kept(Flavor::Mysql).await;
 }
 
 #[expect(clippy::print_stdout, reason = "what happened, for a round that fails")]

@@ -271,6 +271,7 @@ mod full {
     use super::*;
 
     #[tokio::test]
+    #[ignore = "its statements run on MySQL in mysql-store and landing; ./dev soak mysql"]
     async fn hostile_input_is_answered_by_a_problem_and_changes_nothing_in_a_mysql() {
         let Some(servers) = TestServers::on(Flavor::Mysql) else { return };
         each_is_a_problem(Targets::prepare(&servers).await).await;
