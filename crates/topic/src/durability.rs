@@ -47,8 +47,12 @@ pub struct Durability {
 ///
 /// Returns an error if no broker answers within 15 s, one of our topics is missing, or no broker tells its settings.
 pub async fn read_durability(brokers: &str, names: &TopicNames) -> Result<Durability, TopicError> {
-    let admin = AdminClient::from_config_and_context(&client::base_config(brokers), Silent);
-    let admin = Arc::new(admin.map_err(TopicError::Client)?);
+    let config = client::base_config(brokers);
+    // A new client waits for its threads, which must not keep the caller's other tasks waiting.
+    let admin = client::blocking(move || {
+        AdminClient::from_config_and_context(&config, Silent).map_err(TopicError::Client)
+    });
+    let admin = Arc::new(admin.await?);
     let read = read(&admin, brokers, names).await;
     client::close_aside(admin);
     read

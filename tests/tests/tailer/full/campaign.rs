@@ -5,7 +5,7 @@ use pipeline_tests::tail_campaign;
 
 use crate::tailer::full::servers::start;
 
-const ROUNDS: u32 = 5;
+const ROUNDS: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tailers_killed_and_stopped_under_load_publish_exactly_what_the_server_has_committed() {
