@@ -84,7 +84,8 @@ const GATE_COPIES_MAX: u32 = 8;
 /// Three checks of a balancer that asks every three seconds.
 const DRAIN_SECONDS: u64 = 10;
 
-/// Together with [`runtime::DRAIN_MAX`] and 5 s for threads to end, the 45 s after which `ops/systemd` and `compose.yaml` let a process be killed.
+/// Together with [`runtime::DRAIN_MAX`] and 5 s for threads to end, the 45 s after which `ops/systemd` and
+/// `compose.yaml` let a process be killed.
 const DRAIN_SECONDS_MAX: u64 = 10;
 
 /// Allowed lead times. A gate of a million users takes 4 seconds to load; more than a day ahead, it would only occupy

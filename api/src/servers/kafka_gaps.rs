@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use topic::{TopicError, TopicNames};
+use topic::TopicNames;
 use tracing::{info, warn};
 
 use super::SETTINGS_EVERY;
@@ -31,7 +31,8 @@ pub(super) async fn tell(brokers: &str, names: &TopicNames, stop: &CancellationT
                 }
                 SETTINGS_EVERY
             }
-            Err(error) if is_reported(&error) => AGAIN_AFTER,
+            // `/readyz` says it already, because of the probe of the brokers.
+            Err(error) if error.may_pass() => AGAIN_AFTER,
             Err(error) => {
                 let error = runtime::report(&error);
                 warn!(error, "whether kafka keeps what it acknowledges is not known");
@@ -42,9 +43,4 @@ pub(super) async fn tell(brokers: &str, names: &TopicNames, stop: &CancellationT
             return;
         }
     }
-}
-
-/// Returns whether `/readyz` says it already, because of the probe of the brokers.
-fn is_reported(error: &TopicError) -> bool {
-    error.is_retriable() || matches!(error, TopicError::MissingTopic { .. })
 }

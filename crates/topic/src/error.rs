@@ -176,6 +176,12 @@ fn mend(error: &KafkaError) -> &'static str {
 }
 
 impl TopicError {
+    /// Returns whether the same call may succeed later: as [`TopicError::is_retriable`], or once a process has created the
+    /// topic. On a new platform cdc-tailer may be about to.
+    pub fn may_pass(&self) -> bool {
+        self.is_retriable() || matches!(self, Self::MissingTopic { .. })
+    }
+
     /// Returns whether the same call may succeed later without any change to the configuration.
     pub fn is_retriable(&self) -> bool {
         match self {

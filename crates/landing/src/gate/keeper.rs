@@ -44,7 +44,7 @@ pub const UNLOAD_AFTER: Duration = Duration::from_mins(1);
 
 /// How long after its window MySQL's list still contains a template; far longer than [`UNLOAD_AFTER`]. Gates left
 /// behind by a longer outage are found in Redis itself ([`STRAYS_EVERY`]).
-pub(super) const TAIL: Duration = Duration::from_hours(24);
+pub(super) const TAIL: Duration = Duration::from_hours(primary_server::GATE_STAYS_HOURS as u64);
 
 /// Interval between scans of Redis for gates that are no longer on the list; the first check scans too. Their memory is
 /// not urgent.

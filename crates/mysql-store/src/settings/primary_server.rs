@@ -16,8 +16,8 @@ pub const RAISE: i64 = 1_000;
 
 const _: () = assert!(RAISE < Epoch::LEAP_MAX);
 
-/// How long after its window a template's gate may still be there, while no keeper is away.
-const GATE_STAYS_HOURS: i64 = 24;
+/// How long after its window a template's gate is kept or removed by the keepers; later it is a stray.
+pub const GATE_STAYS_HOURS: u32 = 24;
 
 /// Expression for the server that executes the statement: its server id, which differs between servers that replicate;
 /// on MySQL also its uuid. MariaDB ignores such a comment of this version.
@@ -35,7 +35,7 @@ pub struct Failover {
 }
 
 /// Compares the server that answers with the one that answered before. If it is another one, raises the epochs of all
-/// templates that have not ended, in the transaction that records the server: every gate is then behind, and is rebuilt.
+/// templates whose gates may be there, in the transaction that records the server: every gate is then behind, and is rebuilt.
 /// Returns the failover to the process that recorded it. If it is the same server, records each minute that it was seen,
 /// unless claims that a failover lost are still to be searched for.
 ///
@@ -87,7 +87,7 @@ pub async fn notice(connection: &mut MySqlConnection) -> Result<Option<Failover>
     )
     .bind(RAISE)
     .bind(TemplateState::Ended.code())
-    .bind(GATE_STAYS_HOURS)
+    .bind(i64::from(GATE_STAYS_HOURS))
     .execute(&mut *transaction)
     .await
     .map_err(StoreError::query("raise the epochs behind a failover"))?;

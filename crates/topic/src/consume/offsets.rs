@@ -72,17 +72,12 @@ pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
         match partitions_now(brokers, topic).await {
             // This attempt has already waited for the broker.
             Err(error @ TopicError::Unreachable { .. }) => return Err(error),
-            Err(error) if may_come(&error) && Instant::now() < give_up => {
+            Err(error) if error.may_pass() && Instant::now() < give_up => {
                 tokio::time::sleep(CREATED_LOOK).await;
             }
             partitions => return partitions,
         }
     }
-}
-
-/// On a new platform cdc-tailer may be about to create the topic.
-fn may_come(error: &TopicError) -> bool {
-    error.is_retriable() || matches!(error, TopicError::MissingTopic { .. })
 }
 
 async fn partitions_now(brokers: &str, topic: &str) -> Result<i32, TopicError> {
