@@ -22,6 +22,12 @@ impl Seen {
         }
     }
 
+    /// Whether this api reaches what a look at the gates needs.
+    pub(crate) fn can_look_at_gates(&self) -> bool {
+        let own = self.processes.first().map(process);
+        own.is_some_and(|api| api.has("mysql") && api.has("gate"))
+    }
+
     /// Returns the tailer that publishes.
     pub(crate) fn leader(&self) -> Option<&Value> {
         self.processes.iter().find(|process| leads(process))
