@@ -44,6 +44,7 @@ impl Seen {
     /// publishes: a consumer that gets nothing believes that it lacks nothing.
     pub(crate) fn list_lag(&self) -> Option<f64> {
         self.publish_lag()?;
+        self.leader().filter(|leader| process(leader).has("mysql"))?;
         let consumers =
             self.processes.iter().filter(|process| process["process"] == "sync-consumer");
         let lags: Option<Vec<f64>> = consumers
@@ -108,7 +109,7 @@ mod tests {
     }
 
     fn leader(has_brokers: bool) -> Value {
-        json!({ "process": "cdc-tailer", "parts": { "kafka": { "up": has_brokers } },
+        json!({ "process": "cdc-tailer", "parts": { "kafka": { "up": has_brokers }, "mysql": { "up": true } },
             "details": { "binlog": { "role": "leader", "checkpoint": { "age_seconds": 3 } } } })
     }
 
