@@ -17,7 +17,8 @@ pub(super) fn of(facts: &Facts) -> Vec<Fault> {
     faults.extend(facts.answered().filter_map(|process| not_ready(facts, process)));
     faults.extend(lag(facts));
     faults.extend(not_asked(facts));
-    faults.extend(lag_unknown(facts, &faults));
+    let unknown = lag_unknown(facts, &faults);
+    faults.extend(unknown);
     faults
 }
 
