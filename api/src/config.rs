@@ -232,8 +232,9 @@ pub struct Config {
     #[arg(long, env = "ALLOWED_ORIGINS", value_delimiter = ',')]
     pub allowed_origins: Vec<String>,
 
-    /// Admin addresses (`ADMIN_LISTEN`) of the other processes, host:port, comma separated; a host may stand for
-    /// several. `GET /v1/health` asks each.
+    /// Admin addresses (`ADMIN_LISTEN`) of the other processes, host:port or process=host:port, comma separated; a host
+    /// may stand for several. `GET /v1/health` asks each. A process that is dead when the api starts is known by the name
+    /// before `=`, or by its host's.
     #[arg(long, env = "ADMIN_PEERS", value_delimiter = ',')]
     pub admin_peers: Vec<String>,
 

@@ -93,6 +93,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let auth = auth(&config, &pool, context.clock.clone()).await?;
     let (stats, publishing) = stats::start(&config, &holder, context.clock.clone(), last.clone());
     let (batches, to_serve) = Batches::new();
+    let clock = context.clock.clone();
+    let fleet = Arc::new(Fleet::new(context.health.clone(), clock, &config.admin_peers)?);
     let app = App::new(Parts {
         clock: context.clock.clone(),
         sale_clock: sale_clock.clone(),
@@ -114,7 +116,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         quotas: config.quotas.clone(),
         exports: Places::new(EXPORTS_AT_ONCE, EXPORTS_OF_MERCHANT),
         batches,
-        fleet: Fleet::new(context.health.clone(), &config.admin_peers)?,
+        fleet: Arc::clone(&fleet),
         points: points.clone(),
     });
 
@@ -135,6 +137,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     };
     context.spawn("lost claims", ended(lost_claims.watch(context.stop_token())));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
+    context.spawn("fleet", ended(async move { fleet.follow().await }));
     measure(&context, &claims, &pool, &connections, queue);
     context.spawn("servers", servers.watch(&config, &context, sale_clock, pool, gate, views));
 

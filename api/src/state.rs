@@ -63,7 +63,7 @@ pub(crate) struct Parts {
     pub(crate) exports: Places<MerchantId>,
     /// Hands calls of shops to the tasks that serve several at once.
     pub(crate) batches: Batches,
-    pub(crate) fleet: Fleet,
+    pub(crate) fleet: Arc<Fleet>,
     pub(crate) points: FailPoints,
 }
 

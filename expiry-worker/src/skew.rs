@@ -9,6 +9,7 @@ use chrono::TimeDelta;
 use metrics::gauge;
 use mysql_store::{MySqlConnection, StoreError, settings};
 use runtime::{Clock, Part};
+use serde_json::json;
 use tracing::{error, info};
 
 use crate::metrics::{FLIPPING, SKEW};
@@ -60,6 +61,8 @@ impl ClockCheck {
         let changed = self.may_flip.replace(may_flip) != Some(may_flip);
         gauge!(SKEW.name).set(skew.as_seconds_f64());
         gauge!(FLIPPING.name).set(if may_flip { 1.0 } else { 0.0 });
+        let ahead = skew.as_seconds_f64();
+        self.part.set_status(json!({ "clock_skew_seconds": ahead, "flips": may_flip }));
         match verdict {
             Verdict::Fine => self.part.ready(),
             Verdict::Unready => {

@@ -38,6 +38,8 @@ pub(crate) enum Kind {
     Unavailable,
     /// It was sent, and its outcome is unknown: no answer came, or the end of what it began was not seen.
     Unknown,
+    /// The answer came, and says that the platform is not well.
+    NotWell,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             Self::Refused => 1,
             Self::Usage => 2,
             Self::Unavailable | Self::Unknown => 3,
+            Self::NotWell => 4,
         }
     }
 
@@ -55,6 +58,7 @@ impl Kind {
             Self::Usage => "usage",
             Self::Unavailable => "unavailable",
             Self::Unknown => "unknown",
+            Self::NotWell => "not_well",
         }
     }
 }

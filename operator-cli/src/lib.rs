@@ -23,11 +23,11 @@ use std::{
 use clap::Parser as _;
 
 use arguments::Arguments;
-use failure::Failure;
+use failure::{Failure, Kind};
 use output::Output;
 
 /// Runs the command line. Exit codes: 0 done, 1 refused, 2 not a command that can be sent, 3 nothing answered or the
-/// outcome is unknown.
+/// outcome is unknown, 4 the platform is not well.
 pub async fn run() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     let arguments = match Arguments::try_parse_from(&words) {
@@ -60,7 +60,10 @@ fn asks_for_json(words: &[OsString]) -> bool {
 }
 
 fn failed(failure: &Failure, output: &Output) -> ExitCode {
-    output.fail(failure);
+    // To a person the answer's first line has said it.
+    if failure.kind != Kind::NotWell || output.json {
+        output.fail(failure);
+    }
     ExitCode::from(failure.kind.exit_code())
 }
 

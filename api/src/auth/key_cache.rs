@@ -1,7 +1,8 @@
 //! Cache of operators' keys, so that a request does not query MySQL for its caller.
 //!
 //! A key is read again [`FRESH_FOR`] after it was read, which is how long it may be accepted after another process
-//! revoked it. If MySQL does not answer then, the request fails, as operators' requests need MySQL anyway. Ids
+//! revoked it. If MySQL does not answer then, the request fails, as operators' requests need MySQL anyway. Only who
+//! asks how the platform is, is answered by a key of the last [`RECENT_FOR`]: that is when it matters. Ids
 //! without a key are cached as long, in a map of their own, so that invented ids neither query MySQL for each request
 //! nor evict real keys. The cache also notes when keys were used; [`crate::upkeep`] writes that to MySQL.
 
@@ -17,11 +18,19 @@ use mysql_store::{
     api_key::{self, ApiKey, Digest},
     connect,
 };
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 
 /// How long a cached key is trusted. Short, since a revocation may take effect this late; one read per key in this time
 /// is no load for MySQL.
 const FRESH_FOR: Duration = Duration::from_secs(2);
+
+/// How old a key may be that reads the platform's health while MySQL does not answer. As long as an outage in which
+/// somebody watches; a key that was revoked elsewhere just before the outage reads health, and nothing else, for as long.
+const RECENT_FOR: Duration = Duration::from_mins(15);
+
+/// How long MySQL is waited for if a recent key is at hand. The answer about an outage must not take as long as it takes
+/// to notice one.
+const RECENT_AFTER: Duration = Duration::from_millis(500);
 
 /// Maximum number of keys in the cache, and of invented ids. A full map is cleared.
 const REMEMBERED_MAX: usize = 10_000;
@@ -44,6 +53,14 @@ pub(crate) struct KeyCache {
     pool: MySqlPool,
     remembered: Mutex<Remembered>,
     reads: Semaphore,
+}
+
+/// How old a key may be by which a request is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyAge {
+    Fresh,
+    /// Up to [`RECENT_FOR`], if MySQL does not answer.
+    Recent,
 }
 
 /// Keys that were accepted. A request only adds its key here; another task writes it to MySQL.
@@ -70,7 +87,24 @@ impl KeyCache {
     }
 
     /// Returns the key with this id, whether or not it is still accepted.
-    pub(crate) async fn get(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, StoreError> {
+    pub(crate) async fn get(
+        &self,
+        id: ApiKeyId,
+        age: KeyAge,
+    ) -> Result<Option<Arc<CachedKey>>, StoreError> {
+        let recent = match age {
+            KeyAge::Fresh => None,
+            KeyAge::Recent => self.lock().recent(id, Instant::now()),
+        };
+        let Some(recent) = recent else { return self.fresh(id).await };
+        match timeout(RECENT_AFTER, self.fresh(id)).await {
+            Ok(Err(error)) if !error.is_unavailable() => Err(error),
+            Ok(Ok(known)) => Ok(known),
+            Ok(Err(_)) | Err(_) => Ok(Some(recent)),
+        }
+    }
+
+    async fn fresh(&self, id: ApiKeyId) -> Result<Option<Arc<CachedKey>>, StoreError> {
         if let Some(remembered) = self.lock().get(id, Instant::now()) {
             return Ok(remembered);
         }
@@ -141,6 +175,13 @@ impl Remembered {
         unknown.then_some(None)
     }
 
+    /// Returns a key that MySQL had within the last [`RECENT_FOR`].
+    fn recent(&self, id: ApiKeyId, now: Instant) -> Option<Arc<CachedKey>> {
+        let (read_at, known) = self.known.get(&id)?;
+        let age = now.saturating_duration_since(*read_at);
+        (age < RECENT_FOR).then(|| Arc::clone(known))
+    }
+
     fn put(&mut self, id: ApiKeyId, read_at: Instant, found: Option<Arc<CachedKey>>) {
         if let Some(known) = found {
             if self.known.len() >= REMEMBERED_MAX {
@@ -189,6 +230,10 @@ mod tests {
         let last = FRESH_FOR - Duration::from_millis(1);
         assert_eq!((look(1, last), look(2, last), look(3, last)), (Some(true), Some(false), None));
         assert_eq!((look(1, FRESH_FOR), look(2, FRESH_FOR)), (None, None));
+        let recent = |id, after| remembered.recent(ApiKeyId(id), start + after).is_some();
+        let last = RECENT_FOR - Duration::from_millis(1);
+        assert!(recent(1, FRESH_FOR) && recent(1, last), "while MySQL is away");
+        assert!(!recent(1, RECENT_FOR) && !recent(2, FRESH_FOR) && !recent(3, FRESH_FOR));
     }
 
     #[test]

@@ -26,7 +26,10 @@ use runtime::Clock;
 
 use crate::{
     access,
-    auth::{key_cache::KeyCache, tokens::Tokens},
+    auth::{
+        key_cache::{KeyAge, KeyCache},
+        tokens::Tokens,
+    },
     code::Code,
     http::{headers, instant::instant},
     problem::Problem,
@@ -87,6 +90,11 @@ impl fmt::Debug for Caller {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnyOperator(pub(crate) Operator);
 
+/// Whoever is on call ([`Operator::is_on_call`]), by a key that may be of a while ago if MySQL is away: it reads how the
+/// platform is, and changes nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OnCall;
+
 /// A shop's checkout: an operator whose key has the scope `redeem`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redeemer(pub(crate) Operator);
@@ -131,7 +139,7 @@ impl Auth {
         Ok(User(user))
     }
 
-    async fn operator(&self, parts: &Parts) -> Result<Operator, Problem> {
+    async fn operator(&self, parts: &Parts, age: KeyAge) -> Result<Operator, Problem> {
         let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
             Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
         })?;
@@ -147,7 +155,7 @@ impl Auth {
         }
         let refused = || Problem::unauthenticated("The operator's key is not accepted.");
         let id = key.to_str().ok().and_then(api_key::id_of).ok_or_else(refused)?;
-        let known = self.keys.get(id).await?;
+        let known = self.keys.get(id, age).await?;
         let right = known.filter(|known| known.digest == caller.digest);
         let key = &right.ok_or_else(refused)?.key;
         if !key.is_live(self.clock.now()) {
@@ -256,7 +264,20 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).operator(parts).await.map(Self)
+        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for OnCall
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await?;
+        operator.needs_on_call()?;
+        Ok(Self)
     }
 }
 
@@ -267,7 +288,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts).await?;
+        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await?;
         operator.needs(Scope::Redeem)?;
         Ok(Self(operator))
     }
@@ -296,7 +317,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts).await?;
+        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await?;
         let looks = parts.method.is_safe();
         operator.needs(if looks { Scope::Read } else { Scope::Operate })?;
         Ok(operator)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use metrics::gauge;
-use mysql_store::{MySqlPool, connect, settings, view_generation};
+use mysql_store::{MySqlPool, StoreError, connect, settings, view_generation};
 use redis_gate::Gate;
 use redis_view::ViewStore;
 use runtime::{Context, Health, Part};
@@ -103,30 +103,67 @@ async fn watch_mysql(
     let mut is_known = true;
     let mut settings_read: Option<Instant> = None;
     loop {
-        is_known = learn_generations(pool, views, is_known).await;
-        if settings_read.is_none_or(|at| at.elapsed() >= SETTINGS_EVERY) {
-            tell_semi_sync_gaps(pool).await;
-            settings_read = Some(Instant::now());
-        }
-        match sales.compare(pool).await {
-            Ok(skew) => {
+        match look(pool, sales, views, is_known).await {
+            Ok(seen) => {
                 part.ready();
-                let seconds = skew.as_seconds_f64();
+                is_known = seen.view_is_known;
+                let seconds = seen.ahead.as_seconds_f64();
                 gauge!(CLOCK_SKEW.name).set(seconds);
-                part.set_status(json!({ "clock_skew_seconds": seconds }));
-                let agrees = skew.abs() <= SKEW_MAX;
+                part.set_status(
+                    json!({ "clock_skew_seconds": seconds, "read_only": seen.is_read_only }),
+                );
+                let agrees = seen.ahead.abs() <= SKEW_MAX;
                 if agreed && !agrees {
-                    let ms = skew.num_milliseconds();
+                    let ms = seen.ahead.num_milliseconds();
                     warn!(clock.skew_ms = ms, "our clock is not MySQL's: set the clocks right");
                 }
                 agreed = agrees;
+                if settings_read.is_none_or(|at| at.elapsed() >= SETTINGS_EVERY) {
+                    tell_semi_sync_gaps(pool).await;
+                    settings_read = Some(Instant::now());
+                }
             }
-            Err(error) => part.not_ready(runtime::report(&error)),
+            Err(error) => {
+                part.not_ready(runtime::report(&error));
+                // What was true of it may have changed meanwhile.
+                part.set_status(json!({ "clock_skew_seconds": null, "read_only": null }));
+            }
         }
         if stop.run_until_cancelled(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
             return;
         }
     }
+}
+
+/// What a look at MySQL shows.
+struct Seen {
+    /// How far our clock is ahead.
+    ahead: TimeDelta,
+    is_read_only: bool,
+    /// Whether MySQL knows the same servers of the view as we do.
+    view_is_known: bool,
+}
+
+/// Looks at MySQL once. It ends at the first wait in vain, which takes three seconds if MySQL was killed: several would
+/// show that too late.
+async fn look(
+    pool: &MySqlPool,
+    sales: &SaleClock,
+    views: &ViewStore,
+    view_was_known: bool,
+) -> Result<Seen, StoreError> {
+    let ahead = sales.compare(pool).await?;
+    let read_only = connect::within(async {
+        let mut connection = connect::acquire(pool).await?;
+        settings::is_read_only(&mut connection).await
+    });
+    let is_read_only = read_only.await?;
+    let view_is_known = match learn_generations(pool, views, view_was_known).await {
+        // Learning may write. What only reads goes on, so the api stays ready.
+        Err(error) if error.is_unavailable() && !is_read_only => return Err(error),
+        learned => learned.unwrap_or(view_was_known),
+    };
+    Ok(Seen { ahead, is_read_only, view_is_known })
 }
 
 /// Logs what would let a failover of MySQL lose answered claims in spite of semi-synchronous replication.
@@ -144,8 +181,15 @@ async fn tell_semi_sync_gaps(pool: &MySqlPool) {
 /// Learns generations of views that other processes have raised. Our own connection may last for weeks; without this,
 /// each change would drop a view built under the old generation. Returns whether MySQL knows the same servers of the
 /// view as we do.
-async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool) -> bool {
-    let Some(served) = views.served() else { return was_known };
+///
+/// # Errors
+/// MySQL does not answer.
+async fn learn_generations(
+    pool: &MySqlPool,
+    views: &ViewStore,
+    was_known: bool,
+) -> Result<bool, StoreError> {
+    let Some(served) = views.served() else { return Ok(was_known) };
     let known = connect::within(async {
         let mut connection = connect::acquire(pool).await?;
         view_generation::renumber(&mut connection).await?;
@@ -154,16 +198,15 @@ async fn learn_generations(pool: &MySqlPool, views: &ViewStore, was_known: bool)
     match known.await {
         Ok(Some(generations)) => {
             views.learn(&generations);
-            true
+            Ok(true)
         }
         // Another process met another server of the view: it is misconfigured, or we are.
         Ok(None) => {
             if was_known {
                 warn!("another process met another Redis as the view's: compare VIEW_REDIS_URL");
             }
-            false
+            Ok(false)
         }
-        // The check of the clock reports this.
-        Err(_) => was_known,
+        Err(error) => Err(error),
     }
 }

@@ -159,10 +159,13 @@ impl Platform {
         Ok(platform)
     }
 
-    /// Tells each api the admin addresses of all other processes.
+    /// Tells each api the admin addresses of all other processes, and which process each is.
     fn introduce(&mut self) {
-        let addresses: Vec<String> =
-            self.processes().map(|process| process.address().to_string()).collect();
+        let peer = |process: &mut Process| {
+            let name = if process.name().starts_with("api") { "api" } else { process.name() };
+            format!("{name}={}", process.address())
+        };
+        let addresses: Vec<String> = self.processes().map(peer).collect();
         for (own, api) in self.apis.iter_mut().enumerate() {
             let others = addresses.iter().enumerate().filter(|(at, _)| *at != own);
             let others: Vec<&str> = others.map(|(_, address)| address.as_str()).collect();

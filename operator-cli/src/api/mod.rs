@@ -142,6 +142,14 @@ impl Api {
         }
     }
 
+    /// Sends a call once, for a caller who wants to know at once that nobody answers.
+    ///
+    /// # Errors
+    /// See [`Api::send`].
+    pub(crate) async fn send_once(&self, call: &Call) -> Result<Value, Failure> {
+        self.attempt(call, &new_name()).await.map_err(|miss| advised(miss.failure, call))
+    }
+
     /// Sends a call whose answer is a stream, and passes on each piece as it comes. It is sent once: pieces that were
     /// passed on cannot be taken back.
     ///

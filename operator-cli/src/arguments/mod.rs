@@ -27,7 +27,8 @@ pub(crate) use template::{
 
 /// Footer of every help text.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
-                          sent, 3 nobody answered or the outcome is unknown.";
+                          sent, 3 nobody answered or the outcome is unknown, 4 the platform is not \
+                          well (`health`).";
 
 /// Default time limit for one answer, in seconds. The api answers within 15.
 const ANSWER_SECONDS: u64 = 20;
@@ -127,8 +128,9 @@ pub(crate) enum Command {
     Unuse(SingleUse),
     /// Reports what is overdue, how late expiry was, and what ends in the next day. For the platform's own key.
     Expiry,
-    /// Shows the health of all processes: servers, lags, the leader, clocks, gates. For the platform's own key and keys
-    /// of the scope `emergency`.
+    /// Shows what works for users, and why the rest does not; then all processes, servers, lags, the leader, clocks and
+    /// gates. Exit code 4 if the platform is not well, 3 if nobody says how it is. For the platform's own key and keys of
+    /// the scope `emergency`.
     Health,
     /// Shows whose key you use, and what it may do.
     Whoami,

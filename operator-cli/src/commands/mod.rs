@@ -61,7 +61,7 @@ pub(crate) async fn run(
         Command::Use(arguments) => (redemption::single("use", &arguments), text::object),
         Command::Unuse(arguments) => (redemption::single("unuse", &arguments), text::object),
         Command::Expiry => (Call::get("/v1/expiry"), text::object),
-        Command::Health => (Call::get("/v1/health"), health::as_text),
+        Command::Health => return health::run(settings, output).await,
         Command::Whoami => (Call::get("/v1/whoami"), text::object),
         Command::DeadLetters(command) => return dead_letters(&command, settings, output).await,
         Command::Merchant(command) => keys::merchant(command),

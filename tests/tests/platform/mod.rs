@@ -11,6 +11,7 @@ pub(crate) mod traces;
 pub(crate) mod full {
     mod alerts;
     pub(crate) mod boot;
+    mod first_sentence;
     mod getting_started;
     pub(crate) mod metrics;
     mod migration;

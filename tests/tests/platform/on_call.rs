@@ -217,8 +217,10 @@ async fn a_request_has_an_id_and_a_line_and_a_key_can_ask_whose_it_is() {
 
     let cli = Cli::of(&world);
     assert_eq!(cli.json("whoami").await["name"], "platform");
-    let shown = cli.run("health").await;
-    assert!(shown.code == 0 && shown.out.contains("expiry-worker"), "{shown:?}");
+    // A list's age is known once the tailer has read the tables.
+    let shown = until(async || cli.run("health").await, |shown| shown.code == 0).await;
+    assert!(shown.out.starts_with("All is well: "), "{shown:?}");
+    assert!(shown.out.contains("expiry-worker"), "{shown:?}");
     world.end().await;
 }
 
@@ -273,6 +275,9 @@ mod full {
             (&json!("not ready"), &Value::Null)
         );
         assert_eq!(seen["publish_lag_seconds"], Value::Null);
+        let impact = &seen["impact"];
+        assert_eq!((&impact["state"], &impact["claims"]), (&json!("degraded"), &json!("works")));
+        assert!(text(&impact["sentence"]).starts_with("Selling; "), "{impact}");
         let shopper = world.api().shopper(UserId(1)).unwrap();
         assert_eq!(shopper.claim(template, None, 1).await.unwrap().status, 201);
         for process in world.platform.processes() {

@@ -1,4 +1,5 @@
-//! The health of the whole platform in one answer: all processes, lags, the leader, servers, clocks and gates.
+//! The health of the whole platform in one answer: what works for users, why the rest does not, and all processes, lags,
+//! servers, clocks and gates.
 
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -6,7 +7,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::AnyOperator,
+    auth::OnCall,
+    fleet::{facts::ClosedGate, first_sentence::FirstSentence},
     http::{
         instant::instant,
         schemas::{Id, Instant},
@@ -18,16 +20,27 @@ use crate::{
 /// The health of the platform.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health, examples(json!({
-    "now": "2026-11-27T08:00:00.000Z", "status": "degraded", "leader": "127.0.0.1:9402",
-    "publish_lag_seconds": 0.0, "list_lag_seconds": null,
-    "processes": [{ "process": "sync-consumer", "address": "127.0.0.1:9403", "status": "not ready" }],
+    "now": "2026-11-27T08:00:00.000Z",
+    "impact": {
+        "state": "degraded",
+        "sentence": "Selling; lists 40 s late since 07:59:20 UTC: no tailer leads. Start a cdc-tailer, or correct what the log of the running one names (runbook: TailerNoLeader).",
+        "claims": "works", "queued_claims": "works", "payments": "works", "lists": "late", "expiry": "works",
+        "cause": "no tailer leads",
+        "action": "Start a cdc-tailer, or correct what the log of the running one names (runbook: TailerNoLeader).",
+        "since": "2026-11-27T07:59:20.000Z", "also": []
+    },
+    "status": "not ready", "leader": null,
+    "publish_lag_seconds": null, "list_lag_seconds": null,
+    "processes": [{ "process": "cdc-tailer", "address": "127.0.0.1:9402", "status": "no answer",
+        "error": "Connection refused", "since": "2026-11-27T07:59:20.000Z" }],
     "gates_not_loaded": []
 })))]
 pub(crate) struct HealthJson {
     /// When the processes were asked, by the api's clock.
     #[schema(value_type = Instant)]
     now: String,
-    /// The worst of all processes.
+    impact: ImpactJson,
+    /// The worst of all processes. Whether users notice, says `impact`.
     #[schema(pattern = "^(ready|degraded|not ready)$")]
     status: &'static str,
     /// Admin address of the tailer that publishes. Null: none, or none that is in `ADMIN_PEERS`.
@@ -36,14 +49,58 @@ pub(crate) struct HealthJson {
     /// Age of the oldest change that is not on the topics for certain, in seconds. Null: unknown.
     #[schema(required = true)]
     publish_lag_seconds: Option<f64>,
-    /// Age of the oldest change that is not in the users' lists, in seconds. Null: unknown.
+    /// Age of the oldest change that is on the topics and not in the users' lists, in seconds. Null: unknown, as while no
+    /// tailer leads.
     #[schema(required = true)]
     list_lag_seconds: Option<f64>,
-    /// Each process: its build, its parts and servers with since when they are up or down, and what it says of itself.
+    /// Each process: its build, its parts and servers with since when they are up or down, and what it says of itself. One
+    /// that does not answer has an `error`, and `since` when.
     #[schema(value_type = Vec<Object>)]
     processes: Vec<Value>,
-    /// Templates that give coupons now or within `PRELOAD_SECONDS`, and whose gate was not loaded at the last look.
-    gates_not_loaded: Vec<GateJson>,
+    /// Templates that give coupons now or within `PRELOAD_SECONDS`, and whose gate was not loaded at the last look. Null:
+    /// unknown, as while MySQL or the gate is away.
+    #[schema(required = true)]
+    gates_not_loaded: Option<Vec<GateJson>>,
+}
+
+/// What users notice, why, and what to do. An ability is `works`, `late` (later than usual, or not for everybody),
+/// `stopped` or `unknown`.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Impact)]
+struct ImpactJson {
+    /// `down`: it does not sell. `degraded`: something else is late or stopped, or will be. `unknown`: not everything is
+    /// known.
+    #[schema(pattern = "^(well|degraded|down|unknown)$")]
+    state: &'static str,
+    /// All of it, for people.
+    sentence: String,
+    /// Claims that are answered once they have landed.
+    #[schema(pattern = "^(works|late|stopped|unknown)$")]
+    claims: &'static str,
+    /// Claims of templates that queue. `late`: they are taken, and land later. `unknown`: also if the platform runs no
+    /// queue.
+    #[schema(pattern = "^(works|late|stopped|unknown)$")]
+    queued_claims: &'static str,
+    /// Confirmations of holds. `late`: those by HTTP work, those sent as messages wait.
+    #[schema(pattern = "^(works|late|stopped|unknown)$")]
+    payments: &'static str,
+    /// Users' lists of coupons. `late`: they lack what is new, or some are not served.
+    #[schema(pattern = "^(works|late|stopped|unknown)$")]
+    lists: &'static str,
+    /// Marking coupons as expired, and returning holds that lapsed. No coupon can be used late.
+    #[schema(pattern = "^(works|late|stopped|unknown)$")]
+    expiry: &'static str,
+    /// What explains most of it. Null: all is well.
+    #[schema(required = true)]
+    cause: Option<String>,
+    /// What to do about the cause. Null: nothing.
+    #[schema(required = true)]
+    action: Option<String>,
+    /// Since when the cause lasts. Null: unknown, or all is well.
+    #[schema(value_type = Option<Instant>, required = true)]
+    since: Option<String>,
+    /// The other causes.
+    also: Vec<String>,
 }
 
 /// A gate that should be loaded and is not.
@@ -63,51 +120,64 @@ struct GateJson {
     path = "/v1/health",
     operation_id = "get_health",
     tag = "Operations",
-    summary = "The health of all processes",
-    description = "For the platform's own key and keys of the scope `emergency`.",
+    summary = "What works, why the rest does not, and the health of all processes",
+    description = "For the platform's own key and keys of the scope `emergency`. While MySQL is away, such a key is accepted if it was within the last quarter of an hour.",
     security(("operator_key" = [])),
     responses((status = 200, description = "The processes that were asked, whether they are well or not.", body = HealthJson)),
     extensions(("x-problems" = json!("PLATFORM_ONLY")))
 )]
 pub(crate) async fn get(
     State(app): State<App>,
-    AnyOperator(operator): AnyOperator,
+    OnCall: OnCall,
 ) -> Result<Json<HealthJson>, Problem> {
-    operator.needs_on_call()?;
-    let processes = app.fleet.ask().await;
-    let gates = app.gates.not_loaded().into_iter().map(|(template, opens_at)| GateJson {
-        template_id: template.to_string(),
-        opens_at: instant(opens_at),
+    let seen = app.fleet.ask().await;
+    // The list of the last look says nothing once this api cannot look any more.
+    let gates = app.gates.not_loaded().filter(|_| seen.can_look_at_gates());
+    let gates: Option<Vec<ClosedGate>> = gates.map(|gates| {
+        let closed = |(template, opens_at): (coupon::TemplateId, _)| ClosedGate {
+            template: template.to_string(),
+            opens_at,
+        };
+        gates.into_iter().map(closed).collect()
     });
-    let leader = processes.iter().find(|process| leads(process));
+    let facts = seen.facts(gates);
+    let leader = seen.leader();
     Ok(Json(HealthJson {
-        now: instant(app.clock.now()),
-        status: worst(&processes),
+        now: instant(seen.at),
+        impact: ImpactJson::of(FirstSentence::of(&facts)),
+        status: worst(&seen.processes),
         leader: leader.and_then(|leader| leader["address"].as_str().map(str::to_owned)),
-        publish_lag_seconds: leader.and_then(publish_lag),
-        list_lag_seconds: list_lag(&processes),
-        processes,
-        gates_not_loaded: gates.collect(),
+        publish_lag_seconds: facts.publish_lag,
+        list_lag_seconds: facts.list_lag,
+        processes: seen.processes,
+        gates_not_loaded: facts
+            .gates_not_loaded
+            .map(|gates| gates.into_iter().map(GateJson::of).collect()),
     }))
 }
 
-fn leads(process: &Value) -> bool {
-    process.pointer("/details/binlog/role").is_some_and(|role| role == "leader")
+impl ImpactJson {
+    fn of(said: FirstSentence) -> Self {
+        Self {
+            state: said.condition.word(),
+            sentence: said.sentence,
+            claims: said.abilities.claims.word(),
+            queued_claims: said.abilities.queued_claims.word(),
+            payments: said.abilities.payments.word(),
+            lists: said.abilities.lists.word(),
+            expiry: said.abilities.expiry.word(),
+            cause: said.cause,
+            action: said.action,
+            since: said.since.map(instant),
+            also: said.also,
+        }
+    }
 }
 
-/// Returns the age of what the leader has not checkpointed; unknown while its brokers do not answer.
-fn publish_lag(leader: &Value) -> Option<f64> {
-    let has_brokers = leader.pointer("/parts/kafka/up").is_some_and(|up| up == true);
-    leader.pointer("/details/binlog/checkpoint/age_seconds")?.as_f64().filter(|_| has_brokers)
-}
-
-/// Returns the largest lag of the consumers; unknown if there is none, or one does not know its own.
-fn list_lag(processes: &[Value]) -> Option<f64> {
-    let consumers = processes.iter().filter(|process| process["process"] == "sync-consumer");
-    let lags: Option<Vec<f64>> = consumers
-        .map(|consumer| consumer.pointer("/details/partitions/lag_seconds")?.as_f64())
-        .collect();
-    lags?.into_iter().reduce(f64::max)
+impl GateJson {
+    fn of(gate: ClosedGate) -> Self {
+        Self { template_id: gate.template, opens_at: instant(gate.opens_at) }
+    }
 }
 
 fn worst(processes: &[Value]) -> &'static str {
@@ -127,23 +197,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn consumer(lag: Value) -> Value {
-        json!({ "process": "sync-consumer", "status": "ready", "details": { "partitions": { "lag_seconds": lag } } })
-    }
-
-    #[test]
-    fn a_lag_that_one_process_does_not_know_is_unknown() {
-        assert_eq!(list_lag(&[consumer(json!(0.0)), consumer(json!(2.5))]), Some(2.5));
-        assert_eq!(list_lag(&[consumer(json!(0.0)), consumer(Value::Null)]), None);
-        assert_eq!(list_lag(&[]), None);
-        let leader = |up: bool| {
-            json!({ "parts": { "kafka": { "up": up } },
-                "details": { "binlog": { "role": "leader", "checkpoint": { "age_seconds": 3 } } } })
-        };
-        assert!(leads(&leader(true)) && !leads(&consumer(json!(0))));
-        assert_eq!((publish_lag(&leader(true)), publish_lag(&leader(false))), (Some(3.0), None));
-    }
 
     #[test]
     fn the_platform_is_as_well_as_its_worst_process() {

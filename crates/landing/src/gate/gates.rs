@@ -62,8 +62,16 @@ pub struct Gates {
     pub(super) queues_closed: Arc<Lock<HashMap<TemplateId, i64>>>,
 }
 
+/// Age from which the last check says nothing any more: several checks, or the loading of a large gate.
+const CHECK_AGE_MAX: Duration = Duration::from_secs(20);
+
 /// Templates whose gate was wanted and not loaded at the last check, and when their windows open.
-type NotLoaded = Vec<(TemplateId, DateTime<Utc>)>;
+#[derive(Default)]
+struct NotLoaded {
+    templates: Vec<(TemplateId, DateTime<Utc>)>,
+    /// When the check ended. `None`: it failed, or there was none yet.
+    checked: Option<Instant>,
+}
 
 /// Why a gate is to be checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,14 +175,18 @@ impl Gates {
             && now < template.window.ends_at
     }
 
-    /// Returns the templates whose gate was wanted and not loaded at the last check, and when their windows open.
-    pub fn not_loaded(&self) -> Vec<(TemplateId, DateTime<Utc>)> {
-        self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the templates whose gate was wanted and not loaded at the last check, and when their windows open. `None`:
+    /// it is not known, because the check failed or is too old.
+    pub fn not_loaded(&self) -> Option<Vec<(TemplateId, DateTime<Utc>)>> {
+        let last = self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        last.checked.filter(|at| at.elapsed() < CHECK_AGE_MAX).map(|_| last.templates.clone())
     }
 
-    /// Replaces what [`Gates::not_loaded`] returns.
-    pub(crate) fn note_not_loaded(&self, templates: Vec<(TemplateId, DateTime<Utc>)>) {
-        *self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner) = templates;
+    /// Replaces what [`Gates::not_loaded`] returns. `None`: the check failed.
+    pub(crate) fn note_not_loaded(&self, seen: Option<Vec<(TemplateId, DateTime<Utc>)>>) {
+        let checked = seen.is_some().then(Instant::now);
+        let last = NotLoaded { templates: seen.unwrap_or_default(), checked };
+        *self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 
     /// Waits for the end of the next check of the gates.

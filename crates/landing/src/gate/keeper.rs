@@ -104,6 +104,7 @@ impl Keeper {
     pub async fn run(mut self, clock: impl Fn() -> DateTime<Utc>, stop: CancellationToken) {
         loop {
             if let Err(error) = self.look(clock()).await {
+                self.gates.note_not_loaded(None);
                 runtime::seldom!("the gates could not be looked at", runtime::report(&error));
             }
             self.gates.looked();
@@ -220,7 +221,7 @@ impl Keeper {
         let first = self.not_loaded.iter().map(|(_, opens_at)| *opens_at).min();
         let seconds = first.map_or(f64::NAN, |opens_at| (opens_at - now).as_seconds_f64());
         metrics::gauge!(metric::NOT_LOADED_OPENS.name).set(seconds);
-        self.gates.note_not_loaded(std::mem::take(&mut self.not_loaded));
+        self.gates.note_not_loaded(Some(std::mem::take(&mut self.not_loaded)));
     }
 
     /// Keeps a gate; rebuilds it if its account is wrong.

@@ -308,6 +308,15 @@ pub async fn pool_skew(
     .await
 }
 
+/// Returns whether the server takes no changes, as a primary does while it becomes a replica.
+pub async fn is_read_only(connection: &mut MySqlConnection) -> Result<bool, StoreError> {
+    let read_only: i64 = sqlx::query_scalar("select if(@@global.read_only, 1, 0)")
+        .fetch_one(connection)
+        .await
+        .map_err(StoreError::query("read whether the server is read-only"))?;
+    Ok(read_only != 0)
+}
+
 /// Returns the number of statements of all clients that have inserted or updated rows since the server started, as a
 /// measure of its other work.
 pub async fn writes(connection: &mut MySqlConnection) -> Result<u64, StoreError> {

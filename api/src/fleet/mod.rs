@@ -1,15 +1,38 @@
 //! All processes of the platform, as one api sees them: it asks the admin listeners that its settings name.
 //!
-//! They are asked at each call and nothing is stored, so the answer is as true as the listeners are, also while MySQL or
-//! Kafka is away (docs/decisions/0061).
+//! They are asked at each call, so the answer is as true as the listeners are, also while MySQL or Kafka is away
+//! (docs/decisions/0061). Only what a dead process cannot say any more is remembered ([`memory`]). What all of it means
+//! for users is the [`first_sentence`].
 
-use std::{net::SocketAddr, time::Duration};
+mod abilities;
+pub(crate) mod facts;
+mod faults;
+pub(crate) mod first_sentence;
+mod kind;
+mod memory;
+mod peer;
+mod reading;
+#[cfg(test)]
+mod tests;
 
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use reqwest::{Client, redirect};
-use runtime::Health;
+use runtime::{Clock, Health};
 use serde_json::{Value, json};
-use tokio::{net::lookup_host, task::JoinSet, time::timeout};
+use tokio::{task::JoinSet, time::sleep};
+
+use self::{
+    kind::Kind,
+    memory::Memory,
+    peer::{Peer, Target},
+};
 
 /// Time to resolve a name, and again for one process to answer. It answers from memory.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
@@ -20,34 +43,50 @@ const PROCESSES_MAX: usize = 256;
 /// Longest answer of a process, in bytes: hundreds of times a usual answer.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
+/// Interval at which the processes are asked although nobody wants to know, so that a death has a time and a name. The
+/// time is this inexact.
+const FOLLOW_EVERY: Duration = Duration::from_secs(2);
+
 /// The processes besides this one, and this one's health.
 pub(crate) struct Fleet {
     health: Health,
-    /// Admin addresses, `host:port`. A host may stand for several processes.
-    peers: Vec<String>,
+    clock: Clock,
+    peers: Vec<Peer>,
     client: Client,
+    memory: Mutex<Memory>,
+}
+
+/// What the processes answered.
+pub(crate) struct Seen {
+    pub(crate) at: DateTime<Utc>,
+    /// This process is the first; one that does not answer is there with its `error`.
+    pub(crate) processes: Vec<Value>,
+    /// When a tailer was last seen to lead.
+    led_at: Option<DateTime<Utc>>,
 }
 
 impl Fleet {
-    /// Returns the fleet of the peers at these addresses. Empty ones are left out.
+    /// Returns the fleet of the peers in these settings ([`Peer::read`]). Empty ones are left out.
     ///
     /// # Errors
-    /// The HTTP client cannot be made.
-    pub(crate) fn new(health: Health, peers: &[String]) -> anyhow::Result<Self> {
-        let peers = peers.iter().map(|peer| peer.trim().to_owned());
+    /// A peer is said to be a process that does not exist, or the HTTP client cannot be made.
+    pub(crate) fn new(health: Health, clock: Clock, peers: &[String]) -> anyhow::Result<Self> {
+        let peers: anyhow::Result<Vec<Option<Peer>>> =
+            peers.iter().map(|peer| Peer::read(peer)).collect();
         let client = Client::builder()
             .timeout(ANSWER_MAX)
             .no_proxy()
             // No other address is asked than those in the settings.
             .redirect(redirect::Policy::none())
             .build()?;
-        Ok(Self { health, peers: peers.filter(|peer| !peer.is_empty()).collect(), client })
+        let peers = peers?.into_iter().flatten().collect();
+        Ok(Self { health, clock, peers, client, memory: Mutex::default() })
     }
 
-    /// Asks every process. This one is the first; a peer that does not answer is there with its `error`.
-    pub(crate) async fn ask(&self) -> Vec<Value> {
-        let mut seen = vec![json!({
-            "process": "api",
+    /// Asks every process.
+    pub(crate) async fn ask(&self) -> Seen {
+        let own = json!({
+            "process": Kind::Api.word(),
             "address": null,
             "version": runtime::VERSION,
             "commit": runtime::COMMIT,
@@ -55,47 +94,51 @@ impl Fleet {
             "roles": self.health.roles(),
             "parts": self.health.parts(),
             "details": self.health.status(),
-        })];
+        });
         let mut asked = JoinSet::new();
-        for (peer, address) in self.addresses().await {
+        for target in self.targets().await {
             let client = self.client.clone();
-            asked.spawn(async move { (peer.clone(), one(&client, &peer, address).await) });
+            asked.spawn(async move { one(&client, target).await });
         }
-        let mut answers = asked.join_all().await;
-        answers.sort_by(|(one, _), (other, _)| one.cmp(other));
-        seen.extend(answers.into_iter().map(|(_, answer)| answer));
-        seen
+        let mut processes = asked.join_all().await;
+        processes.sort_by(|one, other| one["address"].as_str().cmp(&other["address"].as_str()));
+        processes.insert(0, own);
+        let at = self.clock.now();
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.learn(&mut processes, at);
+        Seen { at, processes, led_at: memory.led_at() }
+    }
+
+    /// Asks again and again, so that what [`memory`] keeps is known before somebody asks. Never returns.
+    pub(crate) async fn follow(&self) {
+        loop {
+            drop(self.ask().await);
+            sleep(FOLLOW_EVERY).await;
+        }
     }
 
     /// Resolves the peers, all at once: each process behind a name is asked by its own address.
-    async fn addresses(&self) -> Vec<(String, Result<SocketAddr, String>)> {
-        let found = join_all(self.peers.iter().map(|peer| resolved(peer))).await;
+    async fn targets(&self) -> Vec<Target> {
+        let found = join_all(self.peers.iter().map(Peer::targets)).await;
         found.into_iter().flatten().take(PROCESSES_MAX).collect()
     }
 }
 
-/// Returns the addresses behind a peer's name, or why there are none.
-async fn resolved(peer: &str) -> Vec<(String, Result<SocketAddr, String>)> {
-    match timeout(ANSWER_MAX, lookup_host(peer)).await {
-        Ok(Ok(found)) => found.map(|at| (at.to_string(), Ok(at))).collect(),
-        Ok(Err(error)) => vec![(peer.to_owned(), Err(runtime::report(&error)))],
-        Err(_) => vec![(peer.to_owned(), Err("the name is not resolved".to_owned()))],
-    }
-}
-
 /// Asks one process.
-async fn one(client: &Client, peer: &str, address: Result<SocketAddr, String>) -> Value {
-    let answer = match address {
+async fn one(client: &Client, target: Target) -> Value {
+    let Target { kind, shown, found } = target;
+    let answer = match found {
         Ok(address) => health_of(client, address).await,
         Err(error) => Err(error),
     };
     match answer {
         Ok(mut health) => {
-            health["address"] = json!(peer);
+            health["address"] = json!(shown);
             health
         }
         Err(error) => {
-            json!({ "process": null, "address": peer, "status": "no answer", "error": error })
+            let process = kind.map(Kind::word);
+            json!({ "process": process, "address": shown, "status": "no answer", "error": error })
         }
     }
 }
@@ -121,7 +164,7 @@ async fn health_of(client: &Client, address: SocketAddr) -> Result<Value, String
 }
 
 #[cfg(test)]
-mod tests {
+mod asking {
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
@@ -148,6 +191,11 @@ mod tests {
         address
     }
 
+    async fn ask(peers: &[String]) -> Vec<Value> {
+        let fleet = Fleet::new(Health::default(), Clock::system(), peers).unwrap();
+        fleet.ask().await.processes
+    }
+
     #[tokio::test]
     async fn no_peer_leads_to_another_address_or_fills_the_memory() {
         let well = peer("HTTP/1.1 200 OK", r#"{"process":"well","status":"ready"}"#).await;
@@ -156,7 +204,7 @@ mod tests {
         let endless = format!("{{\"text\":\"{}\"}}", "x".repeat(2 * ANSWER_BYTES_MAX));
         let endless = peer("HTTP/1.1 200 OK", &endless).await;
         let peers = [well.clone(), elsewhere.clone(), endless.clone()];
-        let seen = Fleet::new(Health::default(), &peers).unwrap().ask().await;
+        let seen = ask(&peers).await;
         let of = |address: &str| seen.iter().find(|one| one["address"] == address).unwrap();
         assert_eq!(of(&well)["process"], "well");
         assert_eq!(of(&elsewhere)["error"], "the answer is no object");
@@ -165,14 +213,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_does_not_answer_is_shown_with_the_reason() {
-        let peers = ["127.0.0.1:1".to_owned(), String::new()];
-        let seen = Fleet::new(Health::default(), &peers).unwrap().ask().await;
+        let peers = ["cdc-tailer=127.0.0.1:1".to_owned(), String::new()];
+        let seen = ask(&peers).await;
         assert_eq!(seen.len(), 2);
         assert_eq!(seen[0]["process"], "api");
         assert_eq!(
             (&seen[1]["address"], &seen[1]["status"]),
             (&json!("127.0.0.1:1"), &json!("no answer"))
         );
+        assert_eq!(seen[1]["process"], "cdc-tailer", "the settings name it");
+        assert!(seen[1]["since"].is_string(), "{}", seen[1]);
         assert!(seen[1]["error"].as_str().unwrap().contains("refused"), "{}", seen[1]);
     }
 }
