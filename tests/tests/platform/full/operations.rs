@@ -126,7 +126,8 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
         for part in ["expr: ", "severity: ", "summary: ", "action: "] {
             assert!(rule.contains(part), "{name} has no {part}");
         }
-        let link = format!("runbook_url: docs/operate/runbook.md#{}\n", name.to_lowercase());
+        let link =
+            format!("runbook_url: '{{{{ $externalLabels.runbook }}}}#{}'\n", name.to_lowercase());
         assert!(format!("{rule}\n").contains(&link), "{name} leads nowhere");
         alerts.push(name);
     }
@@ -136,15 +137,19 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
     let tested: Vec<&str> =
         tests.lines().filter_map(|line| line.strip_prefix("  - name: ")).skip(1).collect();
     assert_eq!(tested, alerts, "each alert has a unit test, in their order");
-    let mut promtool = Command::new("promtool");
-    promtool.current_dir(project_root().join("ops")).args(["test", "rules", "alerts.test.yaml"]);
-    if let Some(output) = tool("promtool", &mut promtool) {
-        assert_accepted(&output);
-    }
-    let mut promtool = Command::new("promtool");
-    promtool.current_dir(project_root().join("ops")).args(["check", "config", "prometheus.yml"]);
-    if let Some(output) = tool("promtool", &mut promtool) {
-        assert_accepted(&output);
+    let prometheus = text("ops/prometheus.yml");
+    assert!(prometheus.contains("    runbook: https://"), "links lead nowhere");
+    let checks: [(&str, &[&str]); 3] = [
+        ("promtool", &["test", "rules", "alerts.test.yaml", "faults.test.yaml"]),
+        ("promtool", &["check", "config", "prometheus.yml"]),
+        ("amtool", &["check-config", "alertmanager.yml"]),
+    ];
+    for (name, arguments) in checks {
+        let mut command = Command::new(name);
+        command.current_dir(project_root().join("ops")).args(arguments);
+        if let Some(output) = tool(name, &mut command) {
+            assert_accepted(&output);
+        }
     }
 }
 
