@@ -53,6 +53,7 @@ packages_of_tests() {
   want mariadb-client 'mariadb-binlog: tests hold the tailer against what the server itself makes of its binlog' have mariadb-binlog
   want faketime 'libfaketime: tests put the clock of one process wrong' have faketime
   want prometheus 'promtool, which tests the alert rules as Prometheus would, and the server that fires three of them in a test (no service is started)' have promtool
+  want prometheus-alertmanager 'amtool, which reads ops/alertmanager.yml as Alertmanager would (no service is started)' have amtool
   want docker-compose 'checks compose.yaml (1 MB; no container is run)' have docker-compose
   want chromium-headless-shell 'a real browser without a screen: a test looks at /docs (100 MB to fetch, 306 MB on disk)' have_browser
   if [[ ! -d $schemathesis ]]; then want python3-venv 'an environment of its own for schemathesis, which tries the api by its document' python3 -c 'import ensurepip, venv'; fi

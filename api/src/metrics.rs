@@ -24,8 +24,9 @@ use crate::{
 pub const METRICS: [&[Metric]; 2] = [&OWN, &landing::metric::METRICS];
 
 /// All but those of claims and gates.
-const OWN: [Metric; 18] = [
+const OWN: [Metric; 19] = [
     REQUEST_SECONDS,
+    OVERLOADED,
     CLAIM_STATS,
     HOLD_CALLS,
     APPENDS,
@@ -56,6 +57,17 @@ pub(crate) const REQUEST_SECONDS: Metric = Metric {
     ],
     meaning: "from a request's head to its answer's head; `route` is the path's pattern, or `none`",
     worry: Some("p99 too long for users; 5xx"),
+};
+
+/// Counts the 503s that name no server: a limit was reached, because of a crowd or because something behind it is slow.
+/// An alert about servers must not count them, and one about load must count nothing else.
+pub(crate) const OVERLOADED: Metric = Metric {
+    name: "api_overloaded_answers_total",
+    kind: Kind::Counter,
+    unit: "answers",
+    labels: &[],
+    meaning: "503 `OVERLOADED`: a limit was reached, by a crowd or because what is behind it is slow",
+    worry: Some("2 % of all answers"),
 };
 
 /// Counts confirmations and cancellations by outcome.

@@ -182,6 +182,10 @@ impl IntoResponse for Problem {
         if let Some(unknown) = unknown {
             response.extensions_mut().insert(unknown);
         }
+        // Counted apart from other problems. Most answers are refusals of a sale that is over, and need no such mark.
+        if self.code == Code::Overloaded {
+            response.extensions_mut().insert(self.code);
+        }
         response
     }
 }

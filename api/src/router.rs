@@ -28,7 +28,7 @@ use crate::{
         request_checks::{self, DOCS_PATH},
         request_span::RequestSpan,
     },
-    metrics::REQUEST_SECONDS,
+    metrics::{OVERLOADED, REQUEST_SECONDS},
     openapi::{self, Document, docs_page},
     problem::Problem,
     routes::{
@@ -168,6 +168,9 @@ pub(crate) async fn counted(mut request: Request, next: Next) -> Response {
     access.log(method, &route, status, took);
     metrics::histogram!(REQUEST_SECONDS.name, "method" => method, "route" => route, "status" => status.as_str().to_owned())
         .record(took.as_secs_f64());
+    if answer.extensions().get::<Code>() == Some(&Code::Overloaded) {
+        metrics::counter!(OVERLOADED.name).increment(1);
+    }
     if let Some(unknown) = answer.extensions_mut().remove::<Problem>().filter(|_| !repeatable) {
         let answer_again = || unknown.without_retry().into_response();
         let (parts, body) = access.within_now(answer_again).into_parts();

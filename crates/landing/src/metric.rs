@@ -254,8 +254,8 @@ pub const NOT_LOADED_OPENS: Metric = Metric {
     kind: Kind::Gauge,
     unit: "seconds",
     labels: &[],
-    meaning: "until the first window opens whose gate should be loaded and is not; negative: open; \
-              NaN: all are loaded",
+    meaning: "until the first window opens whose gate should be loaded and is not, or whose server \
+              is away; negative: open; NaN: all are loaded",
     worry: Some("below 180"),
 };
 

@@ -45,7 +45,7 @@ pub(crate) const UP_TO: Metric = Metric {
     unit: "0 or 1",
     labels: &[Label { name: "server", values: &[] }, Label { name: "address", values: &[] }],
     meaning: "1: the server answers this process; `/readyz` says more",
-    worry: Some("0 for a minute"),
+    worry: Some("0 for 10 s"),
 };
 
 /// Reports the build in a gauge.

@@ -1,8 +1,9 @@
-//! The processes as a whole: start, TLS, metrics, traces, what ops/ holds.
+//! The processes as a whole: start, TLS, metrics, alerts, traces, what ops/ holds.
 
 pub(crate) mod leaving;
 pub(crate) mod metrics_page;
 pub(crate) mod on_call;
+pub(crate) mod paging;
 pub(crate) mod resources;
 pub(crate) mod selectors;
 pub(crate) mod traces;

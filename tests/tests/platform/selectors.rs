@@ -163,6 +163,18 @@ fn scraped() -> Values {
     values
 }
 
+/// Returns the labels of the series that Prometheus itself writes of alerts.
+fn of_alerts() -> Values {
+    let rules = text("ops/alerts.yaml");
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let of = |label: &str| ("ALERTS".to_owned(), label.to_owned());
+    let states = ["pending", "firing"].map(str::to_owned);
+    Values::from([
+        (of("alertname"), names.map(str::to_owned).collect()),
+        (of("alertstate"), BTreeSet::from(states)),
+    ])
+}
+
 /// Returns the statuses in docs/errors.md.
 fn statuses() -> BTreeSet<String> {
     let page = text("docs/errors.md");
@@ -194,6 +206,7 @@ async fn what_is_selected_is_a_value_that_a_process_shows_and_the_tables_list_ea
     }
 
     values.extend(scraped());
+    values.extend(of_alerts());
     for ((_, label), known) in &mut values {
         if label == STATUS {
             known.extend(statuses());
@@ -228,6 +241,8 @@ fn gone_by(text: &str) -> BTreeSet<String> {
     }
     // Prometheus writes `{{ $labels.reason }}`, Grafana `{{reason}}`.
     let templates = text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next());
+    // What Prometheus adds to all alerts is no label of a metric.
+    let templates = templates.filter(|name| !name.contains("$externalLabels."));
     names.extend(templates.map(|name| name.trim().trim_start_matches("$labels.")));
     names.into_iter().map(|name| name.trim().to_owned()).collect()
 }

@@ -67,7 +67,7 @@ pub struct Keeper {
     pub(super) accounts: HashMap<TemplateId, Account>,
     /// Coupons that the gates certainly lack, as of this check.
     pub(super) missing: i64,
-    /// Gates that this check wants and finds not loaded, and when their windows open.
+    /// Gates that the last check of which the templates could be read wants and finds not loaded, and when their windows open.
     not_loaded: Vec<(TemplateId, DateTime<Utc>)>,
     /// Gates that were found correct with nothing in flight.
     pub(super) unchanged: UnchangedGates,
@@ -106,6 +106,8 @@ impl Keeper {
             if let Err(error) = self.look(clock()).await {
                 self.gates.note_not_loaded(None);
                 runtime::seldom!("the gates could not be looked at", runtime::report(&error));
+                // What was not loaded is not known to be loaded now, and its window comes nearer.
+                show_next_opening(&self.not_loaded, clock());
             }
             self.gates.looked();
             self.requests.clear();
@@ -157,7 +159,8 @@ impl Keeper {
         self.contained.retain(|id, _| ids.contains(id));
         self.missing = 0;
         self.not_loaded.clear();
-        let reach = self.gates.gate().reach().await?;
+        let reach = self.gates.gate().reach().await;
+        let reach = reach.inspect_err(|_| self.show_none_loaded(&watched, now))?;
         unclosed.retain(|id| reach.has(*id));
         let wanted = |one: &&Watched| self.gates.wants(&one.template, now);
         let asked: HashSet<TemplateId> = self.requests.iter().map(|one| one.template).collect();
@@ -218,10 +221,17 @@ impl Keeper {
 
     /// Publishes the gates that are wanted and not loaded, and in how many seconds the first of them is needed.
     fn show_not_loaded(&mut self, now: DateTime<Utc>) {
-        let first = self.not_loaded.iter().map(|(_, opens_at)| *opens_at).min();
-        let seconds = first.map_or(f64::NAN, |opens_at| (opens_at - now).as_seconds_f64());
-        metrics::gauge!(metric::NOT_LOADED_OPENS.name).set(seconds);
-        self.gates.note_not_loaded(Some(std::mem::take(&mut self.not_loaded)));
+        show_next_opening(&self.not_loaded, now);
+        self.gates.note_not_loaded(Some(self.not_loaded.clone()));
+    }
+
+    /// Publishes every wanted gate as not loaded: their server is away, and a window that opens meanwhile opens without
+    /// one.
+    fn show_none_loaded(&mut self, watched: &[Watched], now: DateTime<Utc>) {
+        let wanted = watched.iter().filter(|one| self.gates.wants(&one.template, now));
+        self.not_loaded =
+            wanted.map(|one| (one.template.id, one.template.window.starts_at)).collect();
+        self.show_not_loaded(now);
     }
 
     /// Keeps a gate; rebuilds it if its account is wrong.
@@ -370,4 +380,11 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Publishes in how many seconds the first of these windows opens.
+fn show_next_opening(not_loaded: &[(TemplateId, DateTime<Utc>)], now: DateTime<Utc>) {
+    let first = not_loaded.iter().map(|(_, opens_at)| *opens_at).min();
+    let seconds = first.map_or(f64::NAN, |opens_at| (opens_at - now).as_seconds_f64());
+    metrics::gauge!(metric::NOT_LOADED_OPENS.name).set(seconds);
 }

@@ -215,6 +215,32 @@ mod full {
         world.assert_gate_equals_mysql().await;
     }
 
+    /// Windows are in MySQL, so the next one is known while no gate is. Only an alert that says so tells an outage before
+    /// a sale from one in a quiet night.
+    #[tokio::test]
+    async fn gates_whose_server_is_away_before_their_window_are_shown_as_not_loaded() {
+        let mut servers = private::servers().await;
+        let world = private::world(&servers, "gate_away", 10, 2).await;
+        let gauges = Gauges::default();
+        let _recorded = metrics::set_default_local_recorder(&gauges);
+        let queue = Arc::new(NoQueue);
+        let points = FailPoints::default();
+        let (gates, mut keeper) =
+            Gates::new(world.pool.clone(), world.gate.clone(), queue, "away", PRELOAD, points);
+        keeper.look(now()).await.unwrap();
+        assert!(gauges.value(metric::NOT_LOADED_OPENS.name).is_nan(), "all are loaded");
+        servers.gate.kill().unwrap();
+        let kept = keeper.look(now()).await;
+        assert!(matches!(kept, Err(RebuildError::Gate(_))), "{kept:?}");
+        assert!(gauges.value(metric::NOT_LOADED_OPENS.name) <= 0.0, "its window is open");
+        assert_eq!(gates.not_loaded().len(), 1);
+        servers.gate.start().await.unwrap();
+        until_true(async || keeper.look(now()).await.is_ok() && gates.not_loaded().is_empty())
+            .await;
+        assert!(gauges.value(metric::NOT_LOADED_OPENS.name).is_nan(), "loaded anew");
+        world.assert_gate_equals_mysql().await;
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn while_mysql_is_down_claims_queue_up_to_a_bound_and_more_are_shed() {
         const ALL: i64 = CLAIMS_MAX as i64;

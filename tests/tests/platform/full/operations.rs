@@ -126,7 +126,8 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
         for part in ["expr: ", "severity: ", "summary: ", "action: "] {
             assert!(rule.contains(part), "{name} has no {part}");
         }
-        let link = format!("runbook_url: docs/operate/runbook.md#{}\n", name.to_lowercase());
+        let link =
+            format!("runbook_url: '{{{{ $externalLabels.runbook }}}}#{}'\n", name.to_lowercase());
         assert!(format!("{rule}\n").contains(&link), "{name} leads nowhere");
         alerts.push(name);
     }
@@ -136,15 +137,19 @@ fn each_alert_says_what_to_do_and_has_its_paragraph() {
     let tested: Vec<&str> =
         tests.lines().filter_map(|line| line.strip_prefix("  - name: ")).skip(1).collect();
     assert_eq!(tested, alerts, "each alert has a unit test, in their order");
-    let mut promtool = Command::new("promtool");
-    promtool.current_dir(project_root().join("ops")).args(["test", "rules", "alerts.test.yaml"]);
-    if let Some(output) = tool("promtool", &mut promtool) {
-        assert_accepted(&output);
-    }
-    let mut promtool = Command::new("promtool");
-    promtool.current_dir(project_root().join("ops")).args(["check", "config", "prometheus.yml"]);
-    if let Some(output) = tool("promtool", &mut promtool) {
-        assert_accepted(&output);
+    let prometheus = text("ops/prometheus.yml");
+    assert!(prometheus.contains("    runbook: https://"), "links lead nowhere");
+    let checks: [(&str, &[&str]); 3] = [
+        ("promtool", &["test", "rules", "alerts.test.yaml", "faults.test.yaml"]),
+        ("promtool", &["check", "config", "prometheus.yml"]),
+        ("amtool", &["check-config", "alertmanager.yml"]),
+    ];
+    for (name, arguments) in checks {
+        let mut command = Command::new(name);
+        command.current_dir(project_root().join("ops")).args(arguments);
+        if let Some(output) = tool(name, &mut command) {
+            assert_accepted(&output);
+        }
     }
 }
 
@@ -322,25 +327,94 @@ fn built(process: &str) -> PathBuf {
     own.ancestors().nth(2).unwrap().join(process)
 }
 
+/// Returns the names of the settings in a file of ops/systemd.
+fn set_in(file: &str) -> Vec<String> {
+    let text = text(&format!("ops/systemd/{file}"));
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect()
+}
+
 #[test]
 fn every_setting_in_ops_is_one_that_the_process_knows() {
     let all: BTreeSet<String> = PROCESSES.iter().flat_map(|name| variables_of(name)).collect();
+    for variable in set_in("platform.env") {
+        assert!(all.contains(&variable), "nobody knows {variable}");
+    }
     for process in PROCESSES {
         let known = variables_of(process);
-        let own = text(&format!("ops/systemd/{process}.env"));
-        let common = text("ops/systemd/platform.env");
-        let set = |text: &str| -> Vec<String> {
-            let lines = text.lines().filter(|line| !line.starts_with('#'));
-            lines.filter_map(|line| Some(line.split_once('=')?.0.to_owned())).collect()
-        };
-        for variable in set(&own) {
-            assert!(known.contains(&variable), "{process} does not know {variable}");
+        let own = set_in(&format!("{process}.env"));
+        for variable in &own {
+            assert!(known.contains(variable), "{process} does not know {variable}");
         }
-        for variable in set(&common) {
-            assert!(all.contains(&variable), "nobody knows {variable}");
+        for needed in ["ADMIN_LISTEN", "DATABASE_URL"] {
+            assert!(own.iter().any(|variable| variable == needed), "{process} lacks {needed}");
         }
-        let given: BTreeSet<String> = set(&own).into_iter().chain(set(&common)).collect();
-        assert!(given.contains("ADMIN_LISTEN") && given.contains("DATABASE_URL"), "{process}");
+    }
+}
+
+/// A process without its file must not run with another's rights, least of all with those of a migration.
+#[test]
+fn a_unit_does_not_start_without_the_file_that_names_its_user() {
+    let shared = set_in("platform.env");
+    assert!(!shared.contains(&"DATABASE_URL".to_owned()), "every process would have that user");
+    assert_eq!(set_in("migrate.env"), ["DATABASE_URL"]);
+    for (unit, own) in [("coupon@.service", "%i"), ("coupon-migrate.service", "migrate")] {
+        let unit_text = text(&format!("ops/systemd/{unit}"));
+        let files = unit_text.lines().filter_map(|line| line.strip_prefix("EnvironmentFile="));
+        let wanted = ["platform", own].map(|name| format!("/etc/coupon/{name}.env"));
+        assert_eq!(files.collect::<Vec<_>>(), wanted, "{unit}: each must be there");
+    }
+}
+
+/// Returns the packages that a line of the image's build installs, by one of them.
+fn packages_with(package: &str) -> BTreeSet<String> {
+    let dockerfile = text("ops/Dockerfile");
+    let lines = dockerfile.lines().filter_map(|line| line.split_once("--no-install-recommends "));
+    let mut lists = lines.map(|(_, list)| list.trim_end_matches(" \\").split(' '));
+    let list = lists.find(|list| list.clone().any(|one| one == package));
+    list.unwrap_or_else(|| panic!("nothing installs {package}")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_guide_names_the_packages_that_the_image_has() {
+    let guide = text("docs/operate/install.md");
+    let named = |before: &str| -> BTreeSet<String> {
+        let (_, rest) = guide.split_once(before).unwrap_or_else(|| panic!("{before} is missing"));
+        let list = rest.split(['`', '#']).next().unwrap();
+        list.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(named("the build needs `"), packages_with("libssl-dev"));
+    assert_eq!(named("\napt-get install "), packages_with("libssl3"));
+}
+
+#[test]
+fn the_image_holds_what_operators_need_and_compose_keeps_it_running() {
+    let dockerfile = text("ops/Dockerfile");
+    for copied in ["cp ops/ready ops/sign-token /out/", "COPY ops/mysql-grants.sql "] {
+        assert!(dockerfile.contains(copied), "the image lacks {copied}");
+    }
+    assert!(dockerfile.contains("strip --strip-debug /out/*"), "it is several times as large");
+    let compose = text("compose.yaml");
+    assert!(compose.contains("args: {BUILD_COMMIT: \"${BUILD_COMMIT:-unknown}\"}"));
+    assert!(!compose.contains("restart: on-failure"), "SIGTERM ends with 0, also at a reboot");
+}
+
+/// What ops/redis-*.conf takes from a client, no page may ask for.
+#[test]
+fn operators_are_told_no_command_that_our_redis_does_not_have() {
+    let mut taken = BTreeSet::new();
+    for role in ["gate", "view"] {
+        let settings = text(&format!("ops/redis-{role}.conf"));
+        let renamed = settings.lines().filter_map(|line| line.strip_prefix("rename-command "));
+        taken.extend(renamed.map(|rest| rest.split(' ').next().unwrap().to_owned()));
+    }
+    assert!(taken.contains("FLUSHALL"), "{taken:?}");
+    for page in fs::read_dir(project_root().join("docs/operate")).unwrap() {
+        let page = page.unwrap().path();
+        let text = fs::read_to_string(&page).unwrap();
+        let mut words = text.split(|letter: char| !letter.is_ascii_alphabetic());
+        let asked = words.find(|word| taken.contains(*word));
+        assert_eq!(asked, None, "{}", page.display());
     }
 }
 
@@ -487,6 +561,7 @@ async fn on_servers_set_by_ops(flavor: Flavor) {
         .output();
     assert_accepted(&verified.unwrap());
     assert_ready(&world);
+    assert_signed_token_is_taken(&world).await;
     world.assert_sound(None).await;
     world.end().await;
     drop(servers);
@@ -671,6 +746,17 @@ fn assert_ready(world: &World) {
     };
     assert!(ready(world.platform.apis[0].address().port()));
     assert!(!ready(1));
+}
+
+/// Signs a user's token as in a container, and reads that user's list with it.
+async fn assert_signed_token_is_taken(world: &World) {
+    let mut script = Command::new(project_root().join("ops/sign-token"));
+    let signed = script.arg("77").env("JWT_SECRET", &world.platform.options.jwt_secret).output();
+    let signed = signed.unwrap();
+    assert_accepted(&signed);
+    let token = String::from_utf8(signed.stdout).unwrap();
+    let request = world.api().anonymous(Method::GET, "/v1/me/coupons").bearer_auth(token.trim());
+    assert_eq!(world.api().send(request).await.unwrap().status, 200);
 }
 
 fn assert_set(url: &str, settings: &[(&str, &str)]) {

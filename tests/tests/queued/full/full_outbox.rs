@@ -28,6 +28,9 @@ async fn a_full_outbox_refuses_claims_and_changes_nothing() {
         let code = refused.code();
         assert_eq!((refused.status, code.as_deref()), (503, Some("OVERLOADED")), "{refused:?}");
         assert!(refused.retry_after.is_some(), "{refused:?}");
+        // No server fails, so the alert about servers leaves these out.
+        let counted = world.platform.apis[api].metric("api_overloaded_answers_total").await;
+        assert_eq!(counted, Some(1.0), "of api {api}");
     }
     let after = world.sources.gate.meta(template).await.unwrap().unwrap();
     assert_eq!(after, before, "neither stock nor users");

@@ -192,6 +192,9 @@ fn the_prometheus_operator_scrapes_what_prometheus_scrapes_without_it() {
     let [monitor] = monitors[..] else { panic!("one monitor") };
     let [endpoint] = list(&monitor["spec"]["endpoints"]) else { panic!("one endpoint") };
     assert_eq!(endpoint["interval"], interval);
+    let timeout =
+        prometheus.lines().find_map(|line| line.trim().strip_prefix("scrape_timeout: ")).unwrap();
+    assert_eq!(endpoint["scrapeTimeout"], timeout);
     let asked = wanted(&monitor["spec"]["selector"]);
     let mut scraped = BTreeSet::new();
     for service in base.of_kind("Service") {
