@@ -16,7 +16,7 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::Problem,
-    routes::bodies::template_json::DiscountJson,
+    routes::bodies::discount_json::DiscountJson,
     template_cache::TemplateCache,
 };
 

@@ -2,8 +2,8 @@
 
 use chrono::TimeDelta;
 use coupon::{
-    AcceptAfter, ClaimMode, Discount, DiscountKind, HoldTerms, MerchantId, ReturnedStock, Template,
-    TemplateError, TemplateId, TemplateState, Validity, Window, limit,
+    AcceptAfter, ClaimMode, HoldTerms, MerchantId, ReturnedStock, Template, TemplateError,
+    TemplateId, TemplateState, Validity, Window, limit,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::Problem,
+    routes::bodies::discount_json::DiscountJson,
 };
 
 /// Request to create a template.
@@ -77,29 +78,6 @@ pub(crate) struct NewTemplate {
     #[schema(value_type = Option<schemas::ReturnedStock>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     returned_stock: Option<String>,
-}
-
-/// The discount on an order. Money is in minor units of `currency`.
-#[derive(Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Discount)]
-pub(crate) struct DiscountJson {
-    #[schema(value_type = schemas::DiscountKind)]
-    kind: String,
-    /// Minor units for `amount_off`, hundredths of a percent (1 to 10000) for `percent_off`, otherwise 0.
-    #[schema(minimum = 0)]
-    #[serde(default)]
-    value: i64,
-    /// Maximum amount that a percentage takes off. Only for `percent_off`.
-    #[schema(minimum = 1)]
-    cap: Option<i64>,
-    /// Smallest order value for which the coupon can be used.
-    #[schema(minimum = 0)]
-    #[serde(default)]
-    minimum_spend: i64,
-    /// The currency as an ISO 4217 code.
-    #[schema(pattern = "^[A-Z]{3}$", examples("EUR"))]
-    currency: String,
 }
 
 /// A template as an operator sees it.
@@ -212,22 +190,6 @@ impl NewTemplate {
     }
 }
 
-impl DiscountJson {
-    pub(crate) fn read(&self) -> Result<Discount, Problem> {
-        let kind = DiscountKind::from_word(&self.kind).ok_or_else(|| {
-            let problem = "use amount_off, percent_off or free_shipping".to_owned();
-            invalid("discount.kind", problem)
-        })?;
-        Ok(Discount {
-            kind,
-            value: self.value,
-            cap: self.cap,
-            minimum_spend: self.minimum_spend,
-            currency: self.currency.clone(),
-        })
-    }
-}
-
 /// Reads how claims are answered, if that is said.
 pub(crate) fn claim_mode(word: Option<&str>) -> Result<Option<ClaimMode>, Problem> {
     let unknown = || invalid("claim_mode", "use direct, queued or spill".to_owned());
@@ -311,18 +273,6 @@ impl From<&Template> for TermsJson {
             claim_starts_at: instant(template.window.starts_at),
             claim_ends_at: instant(template.window.ends_at),
             validity: ValidityJson::from(&template.validity),
-        }
-    }
-}
-
-impl From<&Discount> for DiscountJson {
-    fn from(discount: &Discount) -> Self {
-        Self {
-            kind: discount.kind.word().to_owned(),
-            value: discount.value,
-            cap: discount.cap,
-            minimum_spend: discount.minimum_spend,
-            currency: discount.currency.clone(),
         }
     }
 }
