@@ -39,7 +39,7 @@ async fn coupon(world: &World, discount: Value) -> CouponId {
 }
 
 fn five() -> Value {
-    json!({ "kind": "amount_off", "value": 500, "currency": "EUR" })
+    json!({ "kind": "amount_off", "amount_off_minor": 500, "currency": "EUR" })
 }
 
 pub(crate) async fn post(api: &Api, path: &str, body: &Value) -> Answer {
@@ -92,7 +92,7 @@ async fn with_money(flavor: Flavor) {
     let api = world.api();
     let five_off = template(&world, five(), true).await;
     let five = coupon_of(&world, five_off, ANNA).await;
-    let tenth = json!({ "kind": "percent_off", "value": 1_000, "cap": 5_000, "currency": "EUR" });
+    let tenth = json!({ "kind": "percent_off", "percent_off": "10", "cap_minor": 5_000, "currency": "EUR" });
     let tenth = coupon(&world, tenth).await;
     let looked = validate(api, five, "A 1", 4_000).await;
     assert_eq!(
@@ -160,9 +160,8 @@ async fn a_coupon_that_does_not_fit_is_refused_with_all_others_of_its_order() {
     let api = world.api();
     let five_off = template(&world, five(), true).await;
     let five = coupon_of(&world, five_off, ANNA).await;
-    let dollars = json!({ "kind": "amount_off", "value": 500, "currency": "USD" });
-    let large =
-        json!({ "kind": "amount_off", "value": 500, "minimum_spend": 2_000, "currency": "EUR" });
+    let dollars = json!({ "kind": "amount_off", "amount_off_minor": 500, "currency": "USD" });
+    let large = json!({ "kind": "amount_off", "amount_off_minor": 500, "minimum_spend_minor": 2_000, "currency": "EUR" });
     let dollars = coupon(&world, dollars).await;
     let large = coupon(&world, large).await;
     let alone =

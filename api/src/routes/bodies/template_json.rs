@@ -24,7 +24,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({
     "name": "A sale",
-    "discount": { "kind": "amount_off", "value": 500, "minimum_spend": 2000, "currency": "EUR" },
+    "discount": { "kind": "percent_off", "percent_off": "20", "cap_minor": 2000, "minimum_spend_minor": 5000, "currency": "EUR" },
     "total_stock": 1000, "per_user_limit": 1,
     "claim_starts_at": "2026-11-27T08:00:00Z", "claim_ends_at": "2036-11-28T08:00:00Z",
     "valid_for_ms": 604800000
@@ -103,6 +103,9 @@ pub(crate) struct TemplateJson {
     /// What becomes of a coupon that lapsed or was cancelled.
     #[schema(value_type = schemas::ReturnedStock)]
     returned_stock: &'static str,
+    /// What is accepted but probably not meant, for people. Present if there is something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     #[serde(flatten)]
     terms: TermsJson,
 }
@@ -112,6 +115,8 @@ pub(crate) struct TemplateJson {
 #[schema(as = Terms)]
 pub(crate) struct TermsJson {
     discount: DiscountJson,
+    /// The discount in plain English, with money in the currency's units, for people.
+    discount_text: String,
     per_user_limit: u32,
     max_per_claim: u32,
     /// Time within which claimed coupons must be confirmed, in milliseconds; 0: claims are confirmed at once.
@@ -146,8 +151,10 @@ pub(crate) fn example() -> Value {
         "self_redeem": false, "stackable": true, "claim_mode": "direct", "accept_after": "topic",
         "lapses_allowed": 0, "returned_stock": "resell",
         "discount": {
-            "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
+            "kind": "percent_off", "percent_off": "20", "cap_minor": 2_000, "minimum_spend_minor": 5_000,
+            "currency": "EUR",
         },
+        "discount_text": "20 % off, at most €20.00, from €50.00",
         "per_user_limit": 1, "max_per_claim": 1, "hold_ms": 0,
         "claim_starts_at": "2026-11-27T08:00:00.000Z",
         "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604_800_000,
@@ -258,6 +265,7 @@ impl From<&Template> for TemplateJson {
             accept_after: template.accept_after.word(),
             lapses_allowed: template.hold.lapses_allowed,
             returned_stock: template.hold.returned_stock.word(),
+            warnings: template.discount.warning().into_iter().collect(),
             terms: TermsJson::from(template),
         }
     }
@@ -267,6 +275,7 @@ impl From<&Template> for TermsJson {
     fn from(template: &Template) -> Self {
         Self {
             discount: DiscountJson::from(&template.discount),
+            discount_text: template.discount.words(),
             per_user_limit: template.per_user_limit,
             max_per_claim: template.max_per_claim,
             hold_ms: template.hold.hold.map_or(0, |hold| hold.num_milliseconds()),
