@@ -243,12 +243,12 @@ async fn others_redeem_nothing(world: &World, coupon: CouponId) {
 
 async fn from_the_command_line(world: &World, coupon: CouponId) {
     let cli = Cli::of(world);
-    let bought = cli.json(&format!("redeem shop/1 {coupon} --amount 2000 --user 1")).await;
+    let bought = cli.json(&format!("redeem shop/1 {coupon} --amount 20.00 --user 1")).await;
     assert_eq!(bought["left_to_pay"], 1_500);
     assert_eq!(cli.json("redemption show shop/1").await["discount"], 500);
     let back = cli.json("rollback shop/1 --reason cancelled").await;
     assert_eq!(back["coupons"][0]["reason"], "cancelled");
-    let looked = cli.json(&format!("validate {coupon} --amount 1999")).await;
+    let looked = cli.json(&format!("validate {coupon} --amount 19.99")).await;
     assert_eq!(looked["code"], "BELOW_MINIMUM");
     let kept = cli.json(&format!("lock {coupon} shop/2 --for 60")).await;
     assert_eq!(kept["order_ref"], "shop/2");
