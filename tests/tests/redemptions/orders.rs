@@ -181,6 +181,10 @@ async fn a_coupon_that_does_not_fit_is_refused_with_all_others_of_its_order() {
             (outcome(&answer), &body["coupon_id"]),
             (refused(code), &json!(bad.to_string()))
         );
+        if code == "BELOW_MINIMUM" {
+            assert_eq!(body["minimum_spend_minor"], 2_000);
+            assert!(body["detail"].as_str().unwrap().contains("€20.00"), "{body}");
+        }
         if code != "NOT_STACKABLE" {
             assert_eq!(validate(api, bad, "A", 1_999).await["code"], code);
         }
