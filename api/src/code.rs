@@ -205,7 +205,7 @@ codes! {
     CurrencyMismatch "CURRENCY_MISMATCH" 409 "Another currency"
         "the coupon is for orders in `currency`",
     BelowMinimum "BELOW_MINIMUM" 409 "The order is too small"
-        "the coupon needs an order of `minimum_spend`, in minor units",
+        "the coupon needs an order of `minimum_spend_minor`, in minor units",
     NotStackable "NOT_STACKABLE" 409 "Not together with other coupons"
         "the coupon `coupon_id` excludes others: redeem it alone",
     OrderRedeemed "ORDER_REDEEMED" 409 "The order was redeemed otherwise"

@@ -109,6 +109,10 @@ pub fn key_set(data: &[u8]) {
 pub fn new_template(data: &[u8]) {
     let Some(draft) = draft(data) else { return };
     let mut shown = json!(TermsJson::from(&draft));
+    // Only answers have the discount in words.
+    if let Some(fields) = shown.as_object_mut() {
+        fields.remove("discount_text");
+    }
     shown["name"] = json!(draft.name);
     shown["total_stock"] = json!(0);
     shown["self_redeem"] = json!(draft.self_redeem);

@@ -7,7 +7,7 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         RefOr, Schema,
-        schema::{ObjectBuilder, SchemaFormat, Type},
+        schema::{ObjectBuilder, SchemaFormat, SchemaType, Type},
     },
 };
 
@@ -115,6 +115,18 @@ named!(
         use coupon::DiscountKind::{AmountOff, FreeShipping, PercentOff};
         [AmountOff, PercentOff, FreeShipping].map(coupon::DiscountKind::word)
     })
+);
+
+named!(
+    /// A percentage. Answers have a text; a request may also have a JSON number, which is nothing else.
+    Percent,
+    ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::String, Type::Number]))
+        .description(Some(
+            "A percentage with at most two decimals, as a text or a number: 20 is a fifth. Answers have the text.",
+        ))
+        .pattern(Some(r"^[0-9]+(\.[0-9]{1,2})?$"))
+        .examples(["20", "12.5"])
 );
 
 named!(

@@ -41,6 +41,10 @@ pub const JOBS_OPEN_MAX: usize = 20;
 /// error, and the sum over millions of such orders still fits into 64 bits.
 pub const AMOUNT_MAX: i64 = 1_000_000_000_000;
 
+/// Smallest usual percentage, in hundredths of a percent: 1 %. A smaller one is accepted with a warning: it is more
+/// likely a fraction, 0.2 for 20 %.
+pub const PERCENT_USUAL_MIN: i64 = 100;
+
 /// Largest number of coupons that one order redeems together: one transaction locks them all.
 pub const ORDER_COUPONS_MAX: usize = 20;
 

@@ -323,21 +323,24 @@ impl Discount {
             |field, problem: &str| Err(TemplateError { field, problem: problem.to_owned() });
         match self.kind {
             DiscountKind::AmountOff if self.value <= 0 => {
-                return wrong("discount.value", "use the amount in minor units, above 0");
+                return wrong("discount.amount_off_minor", "use an amount in minor units, above 0");
             }
             DiscountKind::PercentOff if !(1..=10_000).contains(&self.value) => {
-                return wrong("discount.value", "use hundredths of a percent, 1 to 10000");
+                return wrong(
+                    "discount.percent_off",
+                    "use a percentage above 0, at most 100, with two decimals at most",
+                );
             }
             DiscountKind::FreeShipping if self.value != 0 => {
-                return wrong("discount.value", "use 0 with free_shipping");
+                return wrong("discount.amount_off_minor", "leave it out with free_shipping");
             }
             DiscountKind::AmountOff | DiscountKind::PercentOff | DiscountKind::FreeShipping => {}
         }
         if self.cap.is_some_and(|cap| cap <= 0 || self.kind != DiscountKind::PercentOff) {
-            return wrong("discount.cap", "use an amount above 0, with percent_off only");
+            return wrong("discount.cap_minor", "use an amount above 0, with percent_off only");
         }
         if self.minimum_spend < 0 {
-            return wrong("discount.minimum_spend", "use an amount from 0");
+            return wrong("discount.minimum_spend_minor", "use an amount from 0");
         }
         if self.currency.len() != 3 || !self.currency.bytes().all(|b| b.is_ascii_uppercase()) {
             return wrong("discount.currency", "use three capital letters, e.g. EUR");

@@ -44,10 +44,10 @@ pub struct NewTemplate {
 /// A coupon's discount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Discount {
-    /// `amount_off`, `percent_off` or `free_shipping`.
+    /// `amount_off`: the crowd needs no other kind.
     pub kind: String,
-    /// Minor units, or hundredths of a percent.
-    pub value: i64,
+    /// What an `amount_off` takes off, in minor units.
+    pub amount_off_minor: i64,
     /// ISO 4217 code.
     pub currency: String,
 }
@@ -60,7 +60,7 @@ impl NewTemplate {
             name: name.to_owned(),
             discount: Discount {
                 kind: "amount_off".to_owned(),
-                value: 500,
+                amount_off_minor: 500,
                 currency: "EUR".to_owned(),
             },
             total_stock: stock,

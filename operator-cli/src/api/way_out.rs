@@ -51,7 +51,7 @@ const WAYS: [(&str, &str); 28] = [
     ),
     (
         "COUPON_LOCKED",
-        "The lock lapses by itself; `coupon validate COUPON --amount N` shows when it has.",
+        "The lock lapses by itself; `coupon validate COUPON --amount 50.00` shows when it has.",
     ),
     ("ORDER_REDEEMED", "`coupon redemption show ORDER` shows what it has redeemed."),
     (

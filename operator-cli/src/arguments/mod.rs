@@ -1,6 +1,7 @@
 //! The command line of `coupon`, and its environment variables.
 
 mod desk;
+mod discount;
 mod export;
 mod hold;
 mod key;
@@ -13,11 +14,12 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
+pub(crate) use discount::Discount;
 pub(crate) use export::Export;
 pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, Ledger, Lift};
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use redemption::{
-    LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse,
+    LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse, Spend,
     ValidateArguments,
 };
 pub(crate) use template::{

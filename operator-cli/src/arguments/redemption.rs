@@ -16,9 +16,9 @@ pub(crate) enum RedemptionCommand {
 /// What an order costs.
 #[derive(Args)]
 pub(crate) struct Spend {
-    /// The order before any discount, in minor units: 5000 are 50.00 euros.
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
-    pub(crate) amount: i64,
+    /// The order before any discount, in the currency's units with its decimals: 50.00 are fifty euros.
+    #[arg(long)]
+    pub(crate) amount: String,
     /// The currency: three capital letters.
     #[arg(long, default_value = "EUR")]
     pub(crate) currency: String,

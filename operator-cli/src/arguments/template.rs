@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::{
-    Page,
+    Discount, Page,
     export::Export,
     hold::{Hold, Ledger},
     id,
@@ -22,6 +22,8 @@ pub(crate) enum TemplateCommand {
         #[arg(long, conflicts_with = "file")]
         example: bool,
         #[command(flatten)]
+        discount: Discount,
+        #[command(flatten)]
         queue: Queue,
         #[command(flatten)]
         hold: Hold,
@@ -37,12 +39,14 @@ pub(crate) enum TemplateCommand {
         id: TemplateId,
         /// A file with the fields to change, TOML or JSON (docs/api.md says which, in which state); `-` for standard input.
         /// Not needed if a flag below changes one.
-        #[arg(required_unless_present_any = ["claim_mode", "accept_after", "hold_ms", "lapses_allowed", "returned_stock"])]
+        #[arg(required_unless_present_any = ["percent_off", "amount_off", "claim_mode", "accept_after", "hold_ms", "lapses_allowed", "returned_stock"])]
         file: Option<PathBuf>,
         /// The version that you have seen (`template show`); another version is not changed. Or set `version` in the
         /// file.
         #[arg(long, value_name = "VERSION")]
         if_version: Option<i64>,
+        #[command(flatten)]
+        discount: Discount,
         #[command(flatten)]
         queue: Queue,
         #[command(flatten)]

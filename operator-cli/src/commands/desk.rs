@@ -16,7 +16,7 @@ use crate::{
         call::{Call, new_name},
     },
     arguments::{CouponsCommand, GrantsArguments, JobsCommand, Settings},
-    commands::{AsText, paged},
+    commands::{AsText, money, paged},
     failure::{Failure, Kind},
     output::Output,
     text,
@@ -45,7 +45,7 @@ pub(crate) fn coupons(command: CouponsCommand) -> (Call, AsText) {
     };
     match command {
         CouponsCommand::Show(it) => {
-            (Call::get(format!("/v1/coupons/{}", it.coupon_id)), text::object)
+            (Call::get(format!("/v1/coupons/{}", it.coupon_id)), money::object)
         }
         CouponsCommand::Find { order_ref, user, template, status, page } => {
             let filters = [

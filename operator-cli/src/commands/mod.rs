@@ -4,10 +4,12 @@ pub(crate) mod audit;
 pub(crate) mod claim;
 pub(crate) mod confirm;
 pub(crate) mod desk;
+pub(crate) mod discount;
 pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod hold;
 pub(crate) mod keys;
+pub(crate) mod money;
 pub(crate) mod redemption;
 pub(crate) mod report;
 pub(crate) mod stock;
@@ -53,10 +55,10 @@ pub(crate) async fn run(
         Command::Coupons(command) => desk::coupons(command),
         Command::Grants(arguments) => return desk::grants(arguments, settings, output).await,
         Command::Jobs(command) => return desk::jobs(command, settings, output).await,
-        Command::Redeem(arguments) => (redemption::redeem(arguments), text::object),
-        Command::Redemption(command) => (redemption::redemption(&command), text::object),
-        Command::Rollback(arguments) => (redemption::roll_back(arguments), text::object),
-        Command::Validate(arguments) => (redemption::validate(arguments), text::object),
+        Command::Redeem(arguments) => (redemption::redeem(arguments)?, money::object),
+        Command::Redemption(command) => (redemption::redemption(&command), money::object),
+        Command::Rollback(arguments) => (redemption::roll_back(arguments), money::object),
+        Command::Validate(arguments) => (redemption::validate(arguments)?, money::object),
         Command::Lock(arguments) => (redemption::lock(arguments), text::object),
         Command::Use(arguments) => (redemption::single("use", &arguments), text::object),
         Command::Unuse(arguments) => (redemption::single("unuse", &arguments), text::object),
@@ -83,6 +85,10 @@ pub(crate) async fn ask(
     output: &Output,
 ) -> Result<(), Failure> {
     let answer = Api::new(settings)?.send(call).await?;
+    let warnings = answer["warnings"].as_array().into_iter().flatten();
+    for warning in warnings.filter_map(Value::as_str) {
+        output.note(&format!("coupon: warning: {warning}"));
+    }
     output.answer(&answer, as_text)
 }
 

@@ -7,19 +7,21 @@ use serde_json::{Value, json};
 use crate::{
     api::call::Call,
     arguments::{
-        LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse,
+        LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse, Spend,
         ValidateArguments,
     },
+    commands::money,
+    failure::Failure,
 };
 
-pub(crate) fn redeem(arguments: RedeemArguments) -> Call {
+pub(crate) fn redeem(arguments: RedeemArguments) -> Result<Call, Failure> {
     let RedeemArguments { order_ref, coupons, spend, of } = arguments;
     let mut body = json!({
-        "order_ref": order_ref, "amount": spend.amount, "currency": spend.currency,
+        "order_ref": order_ref, "amount": amount(&spend)?, "currency": spend.currency,
         "coupons": ids(&coupons),
     });
     name_user(&mut body, of.user);
-    Call::post("/v1/redemptions").with_body(body)
+    Ok(Call::post("/v1/redemptions").with_body(body))
 }
 
 pub(crate) fn redemption(command: &RedemptionCommand) -> Call {
@@ -36,14 +38,14 @@ pub(crate) fn roll_back(arguments: RollbackArguments) -> Call {
     Call::post(format!("{}/rollback", path_of(&order_ref))).with_body(body)
 }
 
-pub(crate) fn validate(arguments: ValidateArguments) -> Call {
+pub(crate) fn validate(arguments: ValidateArguments) -> Result<Call, Failure> {
     let ValidateArguments { coupon, order_ref, spend, of } = arguments;
-    let mut body = json!({ "amount": spend.amount, "currency": spend.currency });
+    let mut body = json!({ "amount": amount(&spend)?, "currency": spend.currency });
     if let Some(order_ref) = order_ref {
         body["order_ref"] = json!(order_ref);
     }
     name_user(&mut body, of.user);
-    Call::post(format!("/v1/coupons/{coupon}/validate")).with_body(body)
+    Ok(Call::post(format!("/v1/coupons/{coupon}/validate")).with_body(body))
 }
 
 pub(crate) fn lock(arguments: LockArguments) -> Call {
@@ -58,6 +60,11 @@ pub(crate) fn single(verb: &str, arguments: &SingleUse) -> Call {
     let SingleUse { coupon, order_ref, user } = arguments;
     let body = json!({ "user_id": user.to_string(), "order_ref": order_ref });
     Call::post(format!("/v1/coupons/{coupon}/{verb}")).with_body(body)
+}
+
+/// What the order costs, in minor units.
+fn amount(spend: &Spend) -> Result<i64, Failure> {
+    money::read_of_order("--amount", &spend.amount, &spend.currency)
 }
 
 fn name_user(body: &mut Value, user: Option<i64>) {

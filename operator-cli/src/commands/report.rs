@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::{api::call::Call, arguments::Span, text};
+use crate::{api::call::Call, arguments::Span, commands::money, text};
 
 /// Bars of a sparkline, from nothing to the most.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -80,11 +80,9 @@ pub(crate) fn report(answer: &Value) -> String {
             line(name, format!("{}{of}", text::cell(Some(count))));
         }
     }
-    let currency = word("/redemption/currency");
+    let redemption = money::told(&answer["redemption"], None);
     for name in ["redeemed", "discount", "revenue"] {
-        let unit =
-            if name == "redeemed" { String::new() } else { format!(" {currency} (minor units)") };
-        line(name, format!("{}{unit}", word(&format!("/redemption/{name}"))));
+        line(name, text::cell(redemption.get(name)));
     }
     lines
 }
@@ -214,8 +212,8 @@ landed          1000 of 1000, 0 left
 used            100, 10.0 %
 expired         900, 90.0 %
 redeemed        100
-discount        50000 EUR (minor units)
-revenue         450000 EUR (minor units)
+discount        €500.00
+revenue         €4500.00
 ";
         assert_eq!(report(&answer()), wanted);
         let mut partial = answer();

@@ -19,7 +19,8 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 const DEPTH_MAX: usize = 100;
 
 /// Fields that answers show beside those of a new template.
-const ONLY_SHOWN: [&str; 5] = ["id", "state", "version", "merchant_id", "stock"];
+const ONLY_SHOWN: [&str; 7] =
+    ["id", "state", "version", "merchant_id", "stock", "discount_text", "warnings"];
 
 /// Reads the file of a new template. The output of `template show --json` is one too: fields that only answers have
 /// are dropped.
@@ -198,7 +199,7 @@ mod tests {
         let example = parse(EXAMPLE).unwrap();
         assert_eq!(
             example["discount"],
-            json!({"kind": "amount_off", "value": 500, "currency": "EUR"})
+            json!({"kind": "percent_off", "percent_off": 20, "cap_minor": 2_000, "currency": "EUR"})
         );
         assert!(example["valid_for_ms"].is_i64() && example["claim_ends_at"].is_string());
     }

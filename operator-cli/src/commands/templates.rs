@@ -13,9 +13,10 @@ use crate::{
     commands::{
         AsText, ask,
         confirm::confirmed,
+        discount::discounted,
         export,
         hold::{held, ledger},
-        paged, report,
+        money, paged, report,
         stock::ANY_VERSION,
         template_file,
     },
@@ -68,17 +69,18 @@ pub(crate) async fn run(
         TemplateCommand::Create { example: true, .. } => {
             return output.script(template_file::EXAMPLE);
         }
-        TemplateCommand::Create { file, queue, hold, .. } => {
+        TemplateCommand::Create { file, discount, queue, hold, .. } => {
             let file = file.unwrap_or_else(|| "-".into());
-            let body = held(queued(template_file::new(&file)?, queue), hold);
+            let body = discounted(template_file::new(&file)?, &discount)?;
+            let body = held(queued(body, queue), hold);
             let call = Call::post("/v1/templates").with_body(body);
             return by_file(&call.once(IS_IT_LISTED), &file, settings, output).await;
         }
         TemplateCommand::List(filter) => list(filter),
-        TemplateCommand::Edit { id, file, if_version, queue, hold } => {
+        TemplateCommand::Edit { id, file, if_version, discount, queue, hold } => {
             let read = file.as_deref().map(template_file::read).transpose()?;
-            let body = queued(read.unwrap_or_else(|| Map::new().into()), queue);
-            let mut body = held(body, hold);
+            let body = discounted(read.unwrap_or_else(|| Map::new().into()), &discount)?;
+            let mut body = held(queued(body, queue), hold);
             if let Some(version) = if_version {
                 body["version"] = version.into();
             }
@@ -86,11 +88,11 @@ pub(crate) async fn run(
             if let Some(file) = file {
                 return by_file(&call, &file, settings, output).await;
             }
-            (call, text::object)
+            (call, money::object)
         }
         TemplateCommand::End { asked, accepted } => {
             let call = of_accepted(post(&asked.id, "end"), accepted);
-            (meant(call, &asked, "end it for good", settings).await?, text::object)
+            (meant(call, &asked, "end it for good", settings).await?, money::object)
         }
         TemplateCommand::Delete(asked) => {
             let call = Call::delete(path(&asked.id));
@@ -115,13 +117,13 @@ pub(crate) async fn run(
         TemplateCommand::Ledger(rows) => ledger(rows),
         TemplateCommand::Claims(rows) => claims(rows),
         TemplateCommand::Coupons(rows) => coupons(rows),
-        TemplateCommand::Show(it) => (Call::get(path(&it)), text::object),
+        TemplateCommand::Show(it) => (Call::get(path(&it)), money::object),
         TemplateCommand::ValidityMove(it) => (validity_move(&it), text::object),
-        TemplateCommand::Publish(it) => (post(&it, "publish"), text::object),
+        TemplateCommand::Publish(it) => (post(&it, "publish"), money::object),
         TemplateCommand::Pause { id, accepted } => {
-            (of_accepted(post(&id, "pause"), accepted), text::object)
+            (of_accepted(post(&id, "pause"), accepted), money::object)
         }
-        TemplateCommand::Resume(it) => (post(&it, "resume"), text::object),
+        TemplateCommand::Resume(it) => (post(&it, "resume"), money::object),
         TemplateCommand::RebuildGate(it) => (post(&it, "gate-rebuild"), text::object),
         TemplateCommand::Report { id, span } => {
             (report::of_span(format!("{}/report", path(&id)), span), report::report)
@@ -145,7 +147,7 @@ async fn by_file(
     settings: &Settings,
     output: &Output,
 ) -> Result<(), Failure> {
-    let asked = ask(call, text::object, settings, output).await;
+    let asked = ask(call, money::object, settings, output).await;
     asked.map_err(|failure| failure.in_file(|field| template_file::place(file, field)))
 }
 
@@ -177,7 +179,7 @@ fn clone(copy: CopyOf) -> (Call, AsText) {
         body.extend(text.map(|text| (field.to_owned(), Value::from(text))));
     }
     body.extend(total_stock.map(|total| ("total_stock".to_owned(), Value::from(total))));
-    (post(&id, "clone").with_body(Value::Object(body)).once(IS_IT_LISTED), text::object)
+    (post(&id, "clone").with_body(Value::Object(body)).once(IS_IT_LISTED), money::object)
 }
 
 fn movements(rows: Movements) -> (Call, AsText) {

@@ -37,8 +37,9 @@ async fn coupons_carry_what_a_shop_shows_and_answers_that_are_kept_stay_as_they_
     let request = api.operator(Method::PATCH, &format!("/v1/templates/{template}"));
     assert_eq!(api.send(request.json(&edit)).await.unwrap().status, 200);
     let shown = json!({ "name": "Another name", "discount": {
-        "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 0, "currency": "EUR"
-    } });
+        "kind": "amount_off", "amount_off_minor": 500, "cap_minor": null, "minimum_spend_minor": 0,
+        "currency": "EUR",
+    }, "discount_text": "€5.00 off" });
     for (path, id) in [
         (format!("/v1/me/coupons?after={unused}"), unused),
         ("/v1/me/coupons?status=used".to_owned(), used),

@@ -156,6 +156,39 @@ async fn a_template_is_created_sold_topped_up_and_ended_from_the_command_line() 
 }
 
 #[tokio::test]
+async fn discounts_and_amounts_are_given_and_shown_in_the_currencys_units() {
+    let world = World::start("cli money").await;
+    let cli = Cli::of(&world);
+    let toml = world.platform.options.dir.join("money.toml");
+    fs::write(&toml, cli.run("template create --example").await.out).unwrap();
+    let create = format!("template create {}", toml.display());
+    let draft = cli.json(&format!("{create} --percent-off 20 --at-most 20.00 --from 50.00")).await;
+    let words = "20 % off, at most €20.00, from €50.00";
+    assert_eq!(draft["discount_text"], words);
+    let id = text(&draft["id"]);
+    let shown = cli.run(&format!("template show {id}")).await;
+    assert!(shown.out.contains(words) && !shown.out.contains("_minor"), "{shown:?}");
+    assert_eq!(shown.err, "");
+    let edit = format!("template edit {id} --if-version 1 --percent-off 0.2 --currency EUR");
+    let edited = cli.run(&edit).await;
+    assert!(edited.code == 0 && edited.out.contains("0.2 % off"), "{edited:?}");
+    let warned = edited.err.starts_with("coupon: warning: ") && edited.err.contains("20 %");
+    assert!(warned && edited.err.lines().count() == 1, "{edited:?}");
+    for wrong in [
+        "redeem A 1 --amount 5000",
+        "validate 1 --amount 5000",
+        &format!("{create} --amount-off 5.005"),
+        &format!("{create} --amount-off 5.00 --currency JPY"),
+        &format!("{create} --percent-off 20 --amount-off 5.00"),
+        &format!("{create} --percent-off 100.01"),
+    ] {
+        assert_usage(&cli.run(&format!("{wrong} --json")).await);
+    }
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn what_is_refused_cannot_be_sent_or_is_not_answered_has_an_exit_code_of_its_own() {
     let world = World::start("exit codes").await;
     let cli = Cli::of(&world);

@@ -111,7 +111,7 @@ async fn coupons(world: &World, count: usize) -> Vec<CouponId> {
     let stock = i64::try_from(count).unwrap() + 100;
     let new = NewTemplate::simple("A sale", stock, world.clock.now(), TimeDelta::hours(9));
     let mut new = json!(NewTemplate { per_user_limit: 0, max_per_claim: 90, ..new });
-    new["discount"]["minimum_spend"] = json!(2_000);
+    new["discount"]["minimum_spend_minor"] = json!(2_000);
     let made: Value = post(world.api(), "/v1/templates", &new).await.json().unwrap();
     let template = made["id"].as_str().unwrap().parse().unwrap();
     world.api().turn(template, "publish").await.unwrap();

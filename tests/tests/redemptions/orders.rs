@@ -39,7 +39,7 @@ async fn coupon(world: &World, discount: Value) -> CouponId {
 }
 
 fn five() -> Value {
-    json!({ "kind": "amount_off", "value": 500, "currency": "EUR" })
+    json!({ "kind": "amount_off", "amount_off_minor": 500, "currency": "EUR" })
 }
 
 pub(crate) async fn post(api: &Api, path: &str, body: &Value) -> Answer {
@@ -92,7 +92,7 @@ async fn with_money(flavor: Flavor) {
     let api = world.api();
     let five_off = template(&world, five(), true).await;
     let five = coupon_of(&world, five_off, ANNA).await;
-    let tenth = json!({ "kind": "percent_off", "value": 1_000, "cap": 5_000, "currency": "EUR" });
+    let tenth = json!({ "kind": "percent_off", "percent_off": "10", "cap_minor": 5_000, "currency": "EUR" });
     let tenth = coupon(&world, tenth).await;
     let looked = validate(api, five, "A 1", 4_000).await;
     assert_eq!(
@@ -160,9 +160,8 @@ async fn a_coupon_that_does_not_fit_is_refused_with_all_others_of_its_order() {
     let api = world.api();
     let five_off = template(&world, five(), true).await;
     let five = coupon_of(&world, five_off, ANNA).await;
-    let dollars = json!({ "kind": "amount_off", "value": 500, "currency": "USD" });
-    let large =
-        json!({ "kind": "amount_off", "value": 500, "minimum_spend": 2_000, "currency": "EUR" });
+    let dollars = json!({ "kind": "amount_off", "amount_off_minor": 500, "currency": "USD" });
+    let large = json!({ "kind": "amount_off", "amount_off_minor": 500, "minimum_spend_minor": 2_000, "currency": "EUR" });
     let dollars = coupon(&world, dollars).await;
     let large = coupon(&world, large).await;
     let alone =
@@ -182,6 +181,10 @@ async fn a_coupon_that_does_not_fit_is_refused_with_all_others_of_its_order() {
             (outcome(&answer), &body["coupon_id"]),
             (refused(code), &json!(bad.to_string()))
         );
+        if code == "BELOW_MINIMUM" {
+            assert_eq!(body["minimum_spend_minor"], 2_000);
+            assert!(body["detail"].as_str().unwrap().contains("€20.00"), "{body}");
+        }
         if code != "NOT_STACKABLE" {
             assert_eq!(validate(api, bad, "A", 1_999).await["code"], code);
         }
@@ -244,12 +247,12 @@ async fn others_redeem_nothing(world: &World, coupon: CouponId) {
 
 async fn from_the_command_line(world: &World, coupon: CouponId) {
     let cli = Cli::of(world);
-    let bought = cli.json(&format!("redeem shop/1 {coupon} --amount 2000 --user 1")).await;
+    let bought = cli.json(&format!("redeem shop/1 {coupon} --amount 20.00 --user 1")).await;
     assert_eq!(bought["left_to_pay"], 1_500);
     assert_eq!(cli.json("redemption show shop/1").await["discount"], 500);
     let back = cli.json("rollback shop/1 --reason cancelled").await;
     assert_eq!(back["coupons"][0]["reason"], "cancelled");
-    let looked = cli.json(&format!("validate {coupon} --amount 1999")).await;
+    let looked = cli.json(&format!("validate {coupon} --amount 19.99")).await;
     assert_eq!(looked["code"], "BELOW_MINIMUM");
     let kept = cli.json(&format!("lock {coupon} shop/2 --for 60")).await;
     assert_eq!(kept["order_ref"], "shop/2");

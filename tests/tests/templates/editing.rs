@@ -114,7 +114,7 @@ async fn each_answer_that_is_a_template_has_its_tag_and_a_stale_one_changes_noth
 
 /// An edit of each field, with the field's name in a refusal.
 fn edits(now: DateTime<Utc>) -> Vec<(&'static str, Value)> {
-    let free = json!({ "kind": "free_shipping", "minimum_spend": 900, "currency": "EUR" });
+    let free = json!({ "kind": "free_shipping", "minimum_spend_minor": 900, "currency": "EUR" });
     vec![
         ("name", json!({ "name": "Renamed" })),
         ("discount", json!({ "discount": free })),
@@ -153,7 +153,7 @@ async fn what_was_promised_is_edited_in_a_draft_only_and_after_the_end_the_name(
                     value.as_str().and_then(|text| text.parse::<DateTime<Utc>>().ok())
                 };
                 let same = if name == "discount" {
-                    answered[name]["minimum_spend"] == wanted["minimum_spend"]
+                    answered[name]["minimum_spend_minor"] == wanted["minimum_spend_minor"]
                 } else if name.starts_with("claim_") {
                     time(&answered[name]) == time(wanted)
                 } else {

@@ -138,7 +138,8 @@ async fn money(flavor: Flavor) {
     let told = until_counted(&world, template, 4).await;
     let money = json!({
         "redeemed": 1, "discount": redeemed["discount"], "revenue": redeemed["left_to_pay"],
-        "currency": "EUR", "all_counted": true,
+        "currency": "EUR", "discount_text": "€5.00", "revenue_text": "€15.00",
+        "all_counted": true,
     });
     assert_eq!(told["redemption"], money);
     let counted = json!({

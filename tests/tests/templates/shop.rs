@@ -110,7 +110,7 @@ async fn a_page_shows_the_template_its_state_and_what_is_left() {
     let shown = until_left(&world, template, json!(2)).await;
     assert_eq!(shown["id"], template.to_string());
     assert_eq!((&shown["name"], &shown["state"]), (&json!("A sale"), &json!("open")));
-    assert_eq!(shown["discount"]["value"], 500);
+    assert_eq!(shown["discount"]["amount_off_minor"], 500);
     assert_eq!((&shown["per_user_limit"], &shown["max_per_claim"]), (&json!(2), &json!(1)));
     assert_eq!((&shown["valid_for_ms"], &shown["opens_in_ms"]), (&json!(3_600_000), &json!(0)));
 

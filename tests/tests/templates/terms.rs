@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use shopper::{NewTemplate, Shopper};
 
 /// Names of the terms in every answer that shows a template.
-const TERMS: [&str; 8] = [
+const TERMS: [&str; 9] = [
     "discount",
+    "discount_text",
     "per_user_limit",
     "max_per_claim",
     "claim_starts_at",
@@ -25,8 +26,15 @@ fn instant(at: DateTime<Utc>) -> Value {
     json!(at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
-/// Terms as they are sent, and the fields that an answer adds.
-fn cases(now: DateTime<Utc>) -> [(Value, Value); 5] {
+/// Terms as they are sent, and how an answer shows their discount.
+struct Case {
+    sent: Value,
+    /// Fields that the answer's discount has besides, or in another form.
+    added: Value,
+    text: &'static str,
+}
+
+fn cases(now: DateTime<Utc>) -> [Case; 5] {
     let between = |from: i64, until: i64| {
         let [from, until] = [from, until].map(|hours| instant(now + TimeDelta::hours(hours)));
         json!({ "valid_from": from, "valid_until": until })
@@ -38,19 +46,25 @@ fn cases(now: DateTime<Utc>) -> [(Value, Value); 5] {
         terms
     };
     let capped = json!({
-        "kind": "percent_off", "value": 1_250, "cap": 2_000, "minimum_spend": 0, "currency": "EUR",
+        "kind": "percent_off", "percent_off": "12.5", "cap_minor": 2_000,
+        "minimum_spend_minor": 0, "currency": "EUR",
     });
-    let all = json!({ "kind": "percent_off", "value": 10_000, "currency": "USD" });
-    let free = json!({ "kind": "free_shipping", "minimum_spend": 4_900, "currency": "CHF" });
-    let amount =
-        json!({ "kind": "amount_off", "value": 1, "minimum_spend": 2_000, "currency": "JPY" });
+    let all = json!({ "kind": "percent_off", "percent_off": 100, "currency": "USD" });
+    let free = json!({ "kind": "free_shipping", "minimum_spend_minor": 4_900, "currency": "CHF" });
+    let amount = json!({
+        "kind": "amount_off", "amount_off_minor": 1, "minimum_spend_minor": 2_000, "currency": "JPY",
+    });
+    let case = |sent, added, text| Case { sent, added, text };
+    let whole = json!({ "percent_off": "100", "cap_minor": null, "minimum_spend_minor": 0 });
+    let uncapped = json!({ "cap_minor": null });
+    let shipping = "free shipping, from CHF 49.00";
     [
-        (terms(&capped, &for_an_hour), json!({})),
-        (terms(&all, &between(-1, 24)), json!({ "cap": null, "minimum_spend": 0 })),
-        (terms(&free, &for_an_hour), json!({ "cap": null, "value": 0 })),
-        (terms(&amount, &between(-48, 1)), json!({ "cap": null })),
+        case(terms(&capped, &for_an_hour), json!({}), "12.5 % off, at most €20.00"),
+        case(terms(&all, &between(-1, 24)), whole, "100 % off"),
+        case(terms(&free, &for_an_hour), uncapped.clone(), shipping),
+        case(terms(&amount, &between(-48, 1)), uncapped.clone(), "JPY 1 off, from JPY 2000"),
         // Claimed today, usable from tomorrow on.
-        (terms(&free, &between(24, 48)), json!({ "cap": null, "value": 0 })),
+        case(terms(&free, &between(24, 48)), uncapped, shipping),
     ]
 }
 
@@ -114,11 +128,12 @@ async fn use_it(shopper: &Shopper, coupon: CouponId, begins: Option<&Value>) {
 async fn each_discount_and_validity_comes_back_as_sent_and_no_coupon_is_used_before_its_time() {
     let world = World::start("terms").await;
     let now = world.clock.now();
-    for (user, (sent, added)) in (1..).zip(cases(now)) {
+    for (user, Case { sent, added, text }) in (1..).zip(cases(now)) {
         let body = body(now, &sent);
         let mut expected = terms_of(&body);
         let discount = expected["discount"].as_object_mut().unwrap();
         discount.extend(added.as_object().unwrap().clone());
+        expected.insert("discount_text".to_owned(), json!(text));
 
         let request = world.api().operator(Method::POST, "/v1/templates").json(&body);
         let created = world.api().send(request).await.unwrap();
@@ -141,6 +156,35 @@ async fn each_discount_and_validity_comes_back_as_sent_and_no_coupon_is_used_bef
             expected.get("valid_from").filter(|from| from.as_str() > instant(now).as_str());
         use_it(&shopper, coupon, begins).await;
     }
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_percentage_below_one_is_accepted_with_a_warning_until_it_is_mended() {
+    let world = World::start("small percentage").await;
+    let send = async |method: Method, path: &str, body: Value| {
+        let request = world.api().operator(method, path).json(&body);
+        let answer = world.api().send(request).await.unwrap();
+        assert!(answer.status < 300, "{answer:?}");
+        answer.json::<Value>().unwrap()
+    };
+    let of = |percent: Value| {
+        let kind = "percent_off";
+        json!({ "discount": { "kind": kind, "percent_off": percent, "currency": "EUR" } })
+    };
+    let mut new = of(json!(0.2));
+    new["valid_for_ms"] = json!(60_000);
+    let draft = send(Method::POST, "/v1/templates", body(world.clock.now(), &new)).await;
+    assert_eq!(draft["discount_text"], "0.2 % off");
+    let warnings = draft["warnings"].as_array().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().contains("20 %"), "{draft}");
+    let path = format!("/v1/templates/{}", draft["id"].as_str().unwrap());
+    assert_eq!(get(&world, &path).await["warnings"], draft["warnings"]);
+    let mut mended = of(json!("20"));
+    mended["version"] = json!(1);
+    let mended = send(Method::PATCH, &path, mended).await;
+    assert_eq!((&mended["discount_text"], mended.get("warnings")), (&json!("20 % off"), None));
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -16,7 +16,7 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::Problem,
-    routes::bodies::template_json::DiscountJson,
+    routes::bodies::discount_json::DiscountJson,
     template_cache::TemplateCache,
 };
 
@@ -66,8 +66,8 @@ pub(crate) struct CouponJson {
     "claim_id": "2123985068924862465", "status": "unused", "claimed_at": "2026-11-27T08:00:01.207Z",
     "valid_from": "2026-11-27T08:00:01.207Z", "valid_until": "2026-12-04T08:00:01.207Z",
     "template": { "name": "A sale", "discount": {
-        "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR"
-    } }
+        "kind": "amount_off", "amount_off_minor": 500, "cap_minor": null, "minimum_spend_minor": 2000, "currency": "EUR"
+    }, "discount_text": "€5.00 off, from €20.00" }
 })))]
 pub(crate) struct ShownCoupon {
     #[serde(flatten)]
@@ -83,6 +83,8 @@ pub(crate) struct ShownCoupon {
 pub(crate) struct CouponTemplate {
     name: String,
     discount: DiscountJson,
+    /// The discount in plain English, with money in the currency's units, for people.
+    discount_text: String,
 }
 
 /// Adds to coupons what a shop shows of their templates, from the api's memory.
@@ -105,6 +107,7 @@ impl ShownCoupon {
         let template = known.get(&template).map(|template| CouponTemplate {
             name: template.name.clone(),
             discount: DiscountJson::from(&template.discount),
+            discount_text: template.discount.words(),
         });
         Self { coupon, template }
     }

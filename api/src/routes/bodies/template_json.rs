@@ -2,8 +2,8 @@
 
 use chrono::TimeDelta;
 use coupon::{
-    AcceptAfter, ClaimMode, Discount, DiscountKind, HoldTerms, MerchantId, ReturnedStock, Template,
-    TemplateError, TemplateId, TemplateState, Validity, Window, limit,
+    AcceptAfter, ClaimMode, HoldTerms, MerchantId, ReturnedStock, Template, TemplateError,
+    TemplateId, TemplateState, Validity, Window, limit,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::{
         schemas::{self, Id, Instant},
     },
     problem::Problem,
+    routes::bodies::discount_json::DiscountJson,
 };
 
 /// Request to create a template.
@@ -23,7 +24,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 #[schema(examples(json!({
     "name": "A sale",
-    "discount": { "kind": "amount_off", "value": 500, "minimum_spend": 2000, "currency": "EUR" },
+    "discount": { "kind": "percent_off", "percent_off": "20", "cap_minor": 2000, "minimum_spend_minor": 5000, "currency": "EUR" },
     "total_stock": 1000, "per_user_limit": 1,
     "claim_starts_at": "2026-11-27T08:00:00Z", "claim_ends_at": "2036-11-28T08:00:00Z",
     "valid_for_ms": 604800000
@@ -79,29 +80,6 @@ pub(crate) struct NewTemplate {
     returned_stock: Option<String>,
 }
 
-/// The discount on an order. Money is in minor units of `currency`.
-#[derive(Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(as = Discount)]
-pub(crate) struct DiscountJson {
-    #[schema(value_type = schemas::DiscountKind)]
-    kind: String,
-    /// Minor units for `amount_off`, hundredths of a percent (1 to 10000) for `percent_off`, otherwise 0.
-    #[schema(minimum = 0)]
-    #[serde(default)]
-    value: i64,
-    /// Maximum amount that a percentage takes off. Only for `percent_off`.
-    #[schema(minimum = 1)]
-    cap: Option<i64>,
-    /// Smallest order value for which the coupon can be used.
-    #[schema(minimum = 0)]
-    #[serde(default)]
-    minimum_spend: i64,
-    /// The currency as an ISO 4217 code.
-    #[schema(pattern = "^[A-Z]{3}$", examples("EUR"))]
-    currency: String,
-}
-
 /// A template as an operator sees it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Template, examples(example))]
@@ -125,6 +103,9 @@ pub(crate) struct TemplateJson {
     /// What becomes of a coupon that lapsed or was cancelled.
     #[schema(value_type = schemas::ReturnedStock)]
     returned_stock: &'static str,
+    /// What is accepted but probably not meant, for people. Present if there is something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     #[serde(flatten)]
     terms: TermsJson,
 }
@@ -134,6 +115,8 @@ pub(crate) struct TemplateJson {
 #[schema(as = Terms)]
 pub(crate) struct TermsJson {
     discount: DiscountJson,
+    /// The discount in plain English, with money in the currency's units, for people.
+    discount_text: String,
     per_user_limit: u32,
     max_per_claim: u32,
     /// Time within which claimed coupons must be confirmed, in milliseconds; 0: claims are confirmed at once.
@@ -168,8 +151,10 @@ pub(crate) fn example() -> Value {
         "self_redeem": false, "stackable": true, "claim_mode": "direct", "accept_after": "topic",
         "lapses_allowed": 0, "returned_stock": "resell",
         "discount": {
-            "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR",
+            "kind": "percent_off", "percent_off": "20", "cap_minor": 2_000, "minimum_spend_minor": 5_000,
+            "currency": "EUR",
         },
+        "discount_text": "20 % off, at most €20.00, from €50.00",
         "per_user_limit": 1, "max_per_claim": 1, "hold_ms": 0,
         "claim_starts_at": "2026-11-27T08:00:00.000Z",
         "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604_800_000,
@@ -209,22 +194,6 @@ impl NewTemplate {
         };
         validate(&template)?;
         Ok(template)
-    }
-}
-
-impl DiscountJson {
-    pub(crate) fn read(&self) -> Result<Discount, Problem> {
-        let kind = DiscountKind::from_word(&self.kind).ok_or_else(|| {
-            let problem = "use amount_off, percent_off or free_shipping".to_owned();
-            invalid("discount.kind", problem)
-        })?;
-        Ok(Discount {
-            kind,
-            value: self.value,
-            cap: self.cap,
-            minimum_spend: self.minimum_spend,
-            currency: self.currency.clone(),
-        })
     }
 }
 
@@ -296,6 +265,7 @@ impl From<&Template> for TemplateJson {
             accept_after: template.accept_after.word(),
             lapses_allowed: template.hold.lapses_allowed,
             returned_stock: template.hold.returned_stock.word(),
+            warnings: template.discount.warning().into_iter().collect(),
             terms: TermsJson::from(template),
         }
     }
@@ -305,24 +275,13 @@ impl From<&Template> for TermsJson {
     fn from(template: &Template) -> Self {
         Self {
             discount: DiscountJson::from(&template.discount),
+            discount_text: template.discount.words(),
             per_user_limit: template.per_user_limit,
             max_per_claim: template.max_per_claim,
             hold_ms: template.hold.hold.map_or(0, |hold| hold.num_milliseconds()),
             claim_starts_at: instant(template.window.starts_at),
             claim_ends_at: instant(template.window.ends_at),
             validity: ValidityJson::from(&template.validity),
-        }
-    }
-}
-
-impl From<&Discount> for DiscountJson {
-    fn from(discount: &Discount) -> Self {
-        Self {
-            kind: discount.kind.word().to_owned(),
-            value: discount.value,
-            cap: discount.cap,
-            minimum_spend: discount.minimum_spend,
-            currency: discount.currency.clone(),
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::{
     routes::bodies::template_json::{self, TemplateJson},
 };
 
-/// A template with its total: with these fields, but `id`, `state` and `version`, another one can be created.
+/// A template with its total: with these fields, but `id`, `state`, `version`, `discount_text` and `warnings`, another one
+/// can be created.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ShownTemplate, examples(shown_example))]
 pub(crate) struct ShownTemplate {

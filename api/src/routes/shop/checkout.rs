@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use coupon::{
     CouponId, UserId, limit,
-    money::{Inapplicable, Spend},
+    money::{Inapplicable, Spend, written},
 };
 use mysql_store::{
     MySqlConnection,
@@ -110,8 +110,9 @@ pub(crate) fn inapplicable(terms: &Terms, why: Inapplicable) -> Problem {
         }
         Inapplicable::MinimumSpend => {
             let least = terms.discount.minimum_spend;
-            let detail = format!("The coupon needs an order of {least} minor units or more.");
-            Problem::new(Code::BelowMinimum, detail).with("minimum_spend", least)
+            let money = written::amount(least, &terms.discount.currency);
+            let detail = format!("The coupon needs an order of {money} or more.");
+            Problem::new(Code::BelowMinimum, detail).with("minimum_spend_minor", least)
         }
         Inapplicable::NotStackable => {
             Problem::new(Code::NotStackable, "The coupon excludes every other one in its order.")

@@ -39,7 +39,8 @@ const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
 #[derive(Serialize, ToSchema)]
 #[schema(examples(json!({
     "id": "2123985067360387072", "name": "A sale", "state": "open",
-    "discount": { "kind": "amount_off", "value": 500, "cap": null, "minimum_spend": 2000, "currency": "EUR" },
+    "discount": { "kind": "amount_off", "amount_off_minor": 500, "cap_minor": null, "minimum_spend_minor": 2000, "currency": "EUR" },
+    "discount_text": "€5.00 off, from €20.00",
     "per_user_limit": 1, "max_per_claim": 1, "hold_ms": 0,
     "claim_starts_at": "2026-11-27T08:00:00.000Z",
     "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604800000, "left": 873, "opens_in_ms": 0

@@ -100,6 +100,9 @@ pub(crate) struct StateOfCoupon {
 #[schema(as = Rollback, examples(rolled_back))]
 pub(crate) struct RollbackBody {
     order_ref: String,
+    /// That of the discounts. Null: none of the coupons was used with an amount.
+    #[schema(required = true)]
+    currency: Option<String>,
     /// Whether `coupons` has all that the call is about: an answer has the first 1,000 of an order.
     complete: bool,
     coupons: Vec<StateOfCoupon>,
@@ -137,7 +140,7 @@ fn state() -> Value {
 
 /// Example of an answer to a rollback, for the OpenAPI document.
 fn rolled_back() -> Value {
-    json!({ "order_ref": "order-2041", "complete": true, "coupons": [coupon_example()] })
+    json!({ "order_ref": "order-2041", "currency": "EUR", "complete": true, "coupons": [coupon_example()] })
 }
 
 impl RedemptionBody {
@@ -189,8 +192,14 @@ impl RollbackBody {
         made: impl IntoIterator<Item = &'a Redemption>,
         complete: bool,
     ) -> Self {
-        let coupons = made.into_iter().map(StateOfCoupon::from).collect();
-        Self { order_ref: order_ref.to_owned(), complete, coupons }
+        let made: Vec<&Redemption> = made.into_iter().collect();
+        let money = made.iter().find_map(|one| one.money.as_ref());
+        Self {
+            order_ref: order_ref.to_owned(),
+            currency: money.map(|money| money.currency.clone()),
+            complete,
+            coupons: made.into_iter().map(StateOfCoupon::from).collect(),
+        }
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct ValidationBody {
     coupon_id: String,
     #[schema(value_type = schemas::DiscountKind)]
     kind: &'static str,
+    /// The order's.
+    currency: String,
     valid: bool,
     /// What it takes off, in minor units; 0 for free shipping. Null: it does not fit.
     #[schema(required = true)]
@@ -78,8 +80,8 @@ pub(crate) struct ValidationBody {
 /// Example of an answer, for the OpenAPI document.
 fn example() -> Value {
     json!({
-        "coupon_id": "2123985068924862464", "kind": "amount_off", "valid": true, "discount": 500,
-        "left_to_pay": 4_500, "code": null, "detail": null,
+        "coupon_id": "2123985068924862464", "kind": "amount_off", "currency": "EUR", "valid": true,
+        "discount": 500, "left_to_pay": 4_500, "code": null, "detail": null,
     })
 }
 
@@ -168,6 +170,7 @@ impl ValidationBody {
         Self {
             coupon_id: terms.coupon.to_string(),
             kind: terms.discount.kind.word(),
+            currency: spend.currency.to_owned(),
             valid: discount.is_some(),
             discount,
             left_to_pay: discount.map(|discount| spend.amount - discount),

@@ -4,6 +4,8 @@
 //! shipping; equal kinds by coupon id. Each is applied to what the ones before it left to pay. So the order in which
 //! coupons are entered never costs a user money, and requests that name the same coupons in another order are equal.
 
+pub mod written;
+
 use crate::{CouponId, Discount, DiscountKind};
 
 /// 100 percent, in hundredths of a percent.

@@ -100,7 +100,7 @@ const TEMPLATES: [Damage; 17] = [
     (
         "update coupon_template set discount_value = -1 where id = 9",
         "I2",
-        "template 9 is not as the api accepts one: discount.value",
+        "template 9 is not as the api accepts one: discount.",
     ),
     (
         "update coupon_template set valid_for_ms = -9223372036854775808 where id = 10",

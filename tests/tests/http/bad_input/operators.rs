@@ -73,18 +73,39 @@ fn times() -> Vec<Value> {
 }
 
 fn discounts() -> Vec<Value> {
-    let discount = |kind: &str, value: i64, cap: Value, currency: &str| json!({ "discount": { "kind": kind, "value": value, "cap": cap, "currency": currency } });
+    let discount = |kind: &str, fields: Value| {
+        let mut discount = json!({ "kind": kind, "currency": "EUR" });
+        discount.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        json!({ "discount": discount })
+    };
+    let amount = |fields: Value| discount("amount_off", fields);
+    let percent = |fields: Value| discount("percent_off", fields);
     vec![
-        discount("amount_off", 0, Value::Null, "EUR"),
-        discount("amount_off", -5, Value::Null, "EUR"),
-        discount("amount_off", 5, json!(5), "EUR"),
-        discount("percent_off", 10_001, Value::Null, "EUR"),
-        discount("percent_off", 5, json!(0), "EUR"),
-        discount("free_shipping", 5, Value::Null, "EUR"),
-        discount("everything_off", 5, Value::Null, "EUR"),
-        discount("amount_off", 5, Value::Null, "eur"),
-        discount("amount_off", 5, Value::Null, "EURO"),
-        discount("amount_off", 5, Value::Null, "€"),
+        amount(json!({})),
+        amount(json!({ "amount_off_minor": 0 })),
+        amount(json!({ "amount_off_minor": -5 })),
+        amount(json!({ "amount_off_minor": 5, "cap_minor": 5 })),
+        amount(json!({ "amount_off_minor": 5, "minimum_spend_minor": -1 })),
+        amount(json!({ "amount_off_minor": 5, "percent_off": 5 })),
+        amount(json!({ "amount_off_minor": 5, "currency": "eur" })),
+        amount(json!({ "amount_off_minor": 5, "currency": "EURO" })),
+        amount(json!({ "amount_off_minor": 5, "currency": "€" })),
+        // The fields of earlier versions.
+        amount(json!({ "value": 5 })),
+        percent(json!({ "percent_off": 5, "cap": 5 })),
+        percent(json!({ "percent_off": 5, "minimum_spend": 5 })),
+        percent(json!({})),
+        percent(json!({ "percent_off": 0 })),
+        percent(json!({ "percent_off": -5 })),
+        percent(json!({ "percent_off": 100.01 })),
+        percent(json!({ "percent_off": 12.345 })),
+        percent(json!({ "percent_off": "12,5" })),
+        percent(json!({ "percent_off": "20 %" })),
+        percent(json!({ "percent_off": "" })),
+        percent(json!({ "percent_off": 5, "cap_minor": 0 })),
+        percent(json!({ "percent_off": 5, "amount_off_minor": 5 })),
+        discount("free_shipping", json!({ "amount_off_minor": 5 })),
+        discount("everything_off", json!({ "amount_off_minor": 5 })),
     ]
 }
 
@@ -105,7 +126,9 @@ fn malformed() -> Vec<Value> {
         json!({ "claim_ends_at": "2027-01-01T24:00:01Z" }),
         json!({ "claim_ends_at": 1_800_000_000 }),
         json!({ "discount": "half" }),
-        json!({ "discount": { "kind": "amount_off", "value": 5 } }),
+        json!({ "discount": { "kind": "amount_off", "amount_off_minor": 5 } }),
+        json!({ "discount": { "kind": "amount_off", "amount_off_minor": 5.5, "currency": "EUR" } }),
+        json!({ "discount": { "kind": "percent_off", "percent_off": true, "currency": "EUR" } }),
         json!({ "claim_mode": 1 }),
         json!({ "accept_after": ["topic"] }),
         json!({ "id": "1" }),

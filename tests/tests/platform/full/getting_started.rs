@@ -50,7 +50,7 @@ async fn walk(stack: &Stack) {
         r#""rolled_back_at""#,
         r#""code":"PAUSED""#,
         "HTTP/1.1 202 Accepted",
-        "revenue         4500 EUR",
+        "revenue         €45.00",
         "id,user_id,number",
         r#""state":"paused""#,
     ] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
-use coupon::{Template, TemplateId};
+use coupon::{Template, TemplateId, money::written};
 use mysql_store::{
     connect,
     redemption_totals::{self, Totals},
@@ -60,7 +60,10 @@ const COUNT_FOR: Duration = Duration::from_secs(2);
         "counted": 1000, "all_counted": true, "unused": 0, "used": 100, "expired": 900, "cancelled": 0, "held": 0,
         "lapsed": 0, "others": 0, "used_percent": 10.0, "expired_percent": 90.0
     },
-    "redemption": { "redeemed": 100, "discount": 50000, "revenue": 450000, "currency": "EUR", "all_counted": true }
+    "redemption": {
+        "redeemed": 100, "discount": 50000, "revenue": 450000, "currency": "EUR", "discount_text": "€500.00",
+        "revenue_text": "€4500.00", "all_counted": true
+    }
 })))]
 pub(crate) struct ReportJson {
     #[schema(value_type = Id)]
@@ -164,6 +167,10 @@ pub(crate) struct RedemptionJson {
     /// What the orders were left to pay.
     revenue: i64,
     currency: String,
+    /// `discount` in the currency's units, for people.
+    discount_text: String,
+    /// `revenue` in the currency's units, for people.
+    revenue_text: String,
     /// Whether these are all: adding up ends after two seconds, with the redemptions that were made first.
     all_counted: bool,
 }
@@ -289,7 +296,15 @@ async fn redeemed(app: &App, template: &Template) -> Result<RedemptionJson, Prob
     };
     let Totals { redeemed, discount, revenue } = totals;
     let currency = template.discount.currency.clone();
-    Ok(RedemptionJson { redeemed, discount, revenue, currency, all_counted })
+    Ok(RedemptionJson {
+        redeemed,
+        discount,
+        revenue,
+        discount_text: written::amount(discount, &currency),
+        revenue_text: written::amount(revenue, &currency),
+        currency,
+        all_counted,
+    })
 }
 
 impl CouponsJson {

@@ -27,7 +27,10 @@ use crate::{
     problem::Problem,
     routes::{
         audit::{self, Action},
-        bodies::template_json::{self, DiscountJson, TemplateJson},
+        bodies::{
+            discount_json::DiscountJson,
+            template_json::{self, TemplateJson},
+        },
         operators::templates::{
             changed_meanwhile,
             expected::Expected,
