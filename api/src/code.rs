@@ -256,7 +256,7 @@ codes! {
     ClaimGivenUp "CLAIM_GIVEN_UP" 503 "Not available at the moment"
         "it did not land: retry",
     GateLoading "GATE_LOADING" 503 "Not available at the moment"
-        "retry",
+        "retry. With `made`, the change is made, and only its gate is not loaded yet, which happens by itself",
     GateUnavailable "GATE_UNAVAILABLE" 503 "Not available at the moment"
         "retry",
     ViewUnavailable "VIEW_UNAVAILABLE" 503 "Not available at the moment"
