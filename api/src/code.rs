@@ -184,8 +184,8 @@ codes! {
     CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
         "the coupon was valid until `valid_until`: it can be neither used nor given back. Of a payment: the template's coupons were valid until then, so its held coupon is not confirmed",
     CouponCancelled "COUPON_CANCELLED" 409 "The coupon is cancelled"
-        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted. Of a \
-         claim's cancellation: revoke `replaced_by`, which its user has instead, and cancel again",
+        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted, unless its \
+         user has `replaced_by` instead: an order redeems that one. Of a claim's cancellation: revoke it, and cancel again",
     NotConfirmed "NOT_CONFIRMED" 409 "The coupon is held"
         "the coupon is held until `held_until`: confirm its claim with the payment, then use it; or cancel its claim, \
          to take it away",
