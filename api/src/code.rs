@@ -115,7 +115,7 @@ codes! {
          `hold_ms`: the template holds nothing, so nothing needs a payment",
     InvalidGrants "INVALID_GRANTS" 422 "The request is not acceptable"
         "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason; `confirmed` where the \
-         template holds its coupons",
+         template holds its coupons (`hold_ms`)",
     InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"
         "name at least one of `order_ref`, `user_id` and `template_id`",
     InvalidStatus "INVALID_STATUS" 422 "The request is not acceptable"

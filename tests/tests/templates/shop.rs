@@ -155,7 +155,7 @@ async fn a_page_shows_the_total_before_the_window_and_as_stock_movements_change_
     assert_eq!(anna.claim(template, None, 1).await.unwrap().status, 201);
     let shown = until_left(&world, template, json!(2)).await;
     assert_eq!(shown["total"], 3, "a claim takes nothing from it");
-    for (delta, total) in [(5, 8), (-6, 2)] {
+    for (delta, total) in [(5, 8_i64), (-6, 2)] {
         let path = format!("/v1/templates/{template}/stock-movements");
         let moved = api.operator(Method::POST, &path).header("idempotency-key", total.to_string());
         let moved = moved.json(&json!({ "delta": delta, "reason": "test" }));
