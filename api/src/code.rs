@@ -114,7 +114,8 @@ codes! {
         "correct `field`: a `payment_ref` of 1 to 64 characters, 1 to 100 `coupons`, each once, or none for all. \
          `hold_ms`: the template holds nothing, so nothing needs a payment",
     InvalidGrants "INVALID_GRANTS" 422 "The request is not acceptable"
-        "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason",
+        "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason; `confirmed` where the \
+         template holds its coupons (`hold_ms`)",
     InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"
         "name at least one of `order_ref`, `user_id` and `template_id`",
     InvalidStatus "INVALID_STATUS" 422 "The request is not acceptable"
@@ -184,8 +185,8 @@ codes! {
     CouponExpired "COUPON_EXPIRED" 409 "The coupon has expired"
         "the coupon was valid until `valid_until`: it can be neither used nor given back. Of a payment: the template's coupons were valid until then, so its held coupon is not confirmed",
     CouponCancelled "COUPON_CANCELLED" 409 "The coupon is cancelled"
-        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted. Of a \
-         claim's cancellation: revoke `replaced_by`, which its user has instead, and cancel again",
+        "the coupon was revoked or cancelled, and that is final: another one must be claimed or granted, unless its \
+         user has `replaced_by` instead: an order redeems that one. Of a claim's cancellation: revoke it, and cancel again",
     NotConfirmed "NOT_CONFIRMED" 409 "The coupon is held"
         "the coupon is held until `held_until`: confirm its claim with the payment, then use it; or cancel its claim, \
          to take it away",
@@ -256,7 +257,7 @@ codes! {
     ClaimGivenUp "CLAIM_GIVEN_UP" 503 "Not available at the moment"
         "it did not land: retry",
     GateLoading "GATE_LOADING" 503 "Not available at the moment"
-        "retry",
+        "retry. With `made`, the change is made, and only its gate is not loaded yet, which happens by itself",
     GateUnavailable "GATE_UNAVAILABLE" 503 "Not available at the moment"
         "retry",
     ViewUnavailable "VIEW_UNAVAILABLE" 503 "Not available at the moment"

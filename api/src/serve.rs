@@ -107,7 +107,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         queue: Arc::clone(&queue),
         receipts: Receipts::new(config.receipt_secret.expose(), config.operator_key.expose()),
         view,
-        shop_stock: ShopStock::new(gate.clone()),
+        shop_stock: ShopStock::new(gate.clone(), pool.clone()),
         stats,
         stories: Stories::new(&config.kafka_brokers, &config.topic_prefix),
         claim_limit: RateLimit::new(config.claims_per_user_second, config.claims_per_user_minute),

@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Usage,
     /// Nothing answered, or is able to now. Nothing was changed.
     Unavailable,
+    /// It is done, but what follows from it waits, e.g. for a server.
+    Made,
     /// It was sent, and its outcome is unknown: no answer came, or the end of what it began was not seen.
     Unknown,
     /// The answer came, and says that the platform is not well.
@@ -47,7 +49,7 @@ impl Kind {
         match self {
             Self::Refused => 1,
             Self::Usage => 2,
-            Self::Unavailable | Self::Unknown => 3,
+            Self::Unavailable | Self::Made | Self::Unknown => 3,
             Self::NotWell => 4,
         }
     }
@@ -57,6 +59,7 @@ impl Kind {
             Self::Refused => "refused",
             Self::Usage => "usage",
             Self::Unavailable => "unavailable",
+            Self::Made => "made",
             Self::Unknown => "unknown",
             Self::NotWell => "not_well",
         }
@@ -134,7 +137,8 @@ impl fmt::Display for Failure {
 
 /// Returns the members of a problem that only its code has, such as the `order_ref` of a used coupon.
 pub(crate) fn members(problem: &Value) -> Map<String, Value> {
-    let of_all = ["type", "title", "status", "detail", "code", "retryable", "request_id", "field"];
+    let of_all =
+        ["type", "title", "status", "detail", "code", "retryable", "request_id", "field", "made"];
     let members = problem.as_object().into_iter().flatten();
     let own = members.filter(|(name, _)| !of_all.contains(&name.as_str()));
     own.map(|(name, value)| (name.clone(), value.clone())).collect()

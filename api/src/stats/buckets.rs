@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use topic::LATENCY_BOUNDS_MS;
 
+use crate::code::Code;
+
 /// Number of latency buckets.
 const BUCKETS: usize = LATENCY_BOUNDS_MS.len();
 
@@ -16,8 +18,11 @@ pub(crate) const REPLAYED: &str = "REPLAYED";
 /// Word of a claim that was answered 202: it lands, or is rejected, later.
 pub(crate) const ACCEPTED: &str = "ACCEPTED";
 
-/// Words that are no refusals.
-const NO_REFUSALS: [&str; 3] = [LANDED, REPLAYED, ACCEPTED];
+/// Words that are no codes.
+const SUCCESSES: [&str; 3] = [LANDED, REPLAYED, ACCEPTED];
+
+/// Status of the codes that decide nothing: the claim may have landed, or lands when the same key is sent again.
+const UNDECIDED: u16 = 503;
 
 /// Answers by latency.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,9 +103,24 @@ impl Answers {
 
     /// Returns the number of refusals by code.
     pub(crate) fn refused(&self) -> BTreeMap<String, u64> {
-        let refused = self.0.iter().filter(|(word, _)| !NO_REFUSALS.contains(&word.as_str()));
-        refused.map(|(word, buckets)| (word.clone(), buckets.total())).collect()
+        self.by_code(|word| !is_undecided(word))
     }
+
+    /// Returns the number of answers that decided nothing, by code.
+    pub(crate) fn unknown(&self) -> BTreeMap<String, u64> {
+        self.by_code(is_undecided)
+    }
+
+    fn by_code(&self, admits: impl Fn(&str) -> bool) -> BTreeMap<String, u64> {
+        let codes = self.0.iter().filter(|(word, _)| !SUCCESSES.contains(&word.as_str()));
+        let codes = codes.filter(|(word, _)| admits(word));
+        codes.map(|(word, buckets)| (word.clone(), buckets.total())).collect()
+    }
+}
+
+/// A code that this version does not know counts as a refusal.
+fn is_undecided(word: &str) -> bool {
+    Code::ALL.iter().any(|code| code.word() == word && code.status() == UNDECIDED)
 }
 
 #[cfg(test)]
@@ -129,13 +149,18 @@ mod tests {
     }
 
     #[test]
-    fn only_refusals_are_counted_as_refused() {
+    fn only_refusals_are_counted_as_refused_and_a_503_as_unknown() {
         let mut answers = Answers::default();
-        for word in [LANDED, REPLAYED, ACCEPTED, "SOLD_OUT"] {
+        for word in [LANDED, REPLAYED, ACCEPTED, "SOLD_OUT", "CLAIM_PENDING", "OF_A_LATER_VERSION"]
+        {
             answers.add(word.to_owned(), &buckets(&[1]));
         }
-        assert_eq!(answers.refused(), BTreeMap::from([("SOLD_OUT".to_owned(), 1)]));
-        assert_eq!(answers.all().total(), 4);
+        let of = |words: &[&str]| -> BTreeMap<String, u64> {
+            words.iter().map(|word| ((*word).to_owned(), 1)).collect()
+        };
+        assert_eq!(answers.refused(), of(&["OF_A_LATER_VERSION", "SOLD_OUT"]));
+        assert_eq!(answers.unknown(), of(&["CLAIM_PENDING"]));
+        assert_eq!(answers.all().total(), 6);
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub(crate) struct Hop {
     /// the coupon's deadline. Null: it cannot be said, or says nothing.
     #[schema(required = true)]
     pub(crate) took_ms: Option<i64>,
-    /// What it takes at most in 99 of 100 cases (docs/performance.md). Null: there is no figure.
+    /// What it takes at most in 99 of 100 cases (docs/performance.md); of a wait in a queue, what is still no trouble. Null:
+    /// there is no figure.
     #[schema(required = true)]
     pub(crate) usual_p99_ms: Option<u32>,
     /// Whether it took longer. Null: it cannot be said.

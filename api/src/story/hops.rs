@@ -21,7 +21,9 @@ pub(crate) fn tell(facts: &Facts, now: DateTime<Utc>) -> Vec<Hop> {
         End::UnderWay => way.waits(facts),
         End::Rejected { reason, at } => {
             let why = Traces { code: Some(reason.word()), ..Traces::default() };
-            way.done("rejected", Some(*at), None, why);
+            // Nothing keeps when a lander took it, so this contains its wait.
+            let usual = matches!(facts.relayed, Known::Is(_)).then_some(usual::WAITED);
+            way.done("rejected", Some(*at), usual, why);
         }
         End::Lost { at } => way.done("lost", Some(*at), None, Traces::default()),
         End::GivenUp { at } => way.done("given_up", Some(*at), None, Traces::default()),
@@ -118,7 +120,8 @@ impl Way {
     fn waits(&mut self, facts: &Facts) {
         match &facts.relayed {
             Known::Is(_) => {
-                self.pending("taken", None, "it waits in its queue, or is being landed");
+                let why = "it waits in its queue, or is being landed";
+                self.pending("taken", Some(usual::WAITED), why);
             }
             Known::NotYet(_) => {}
             Known::Never(_) | Known::Unknown(_) => {
@@ -130,7 +133,11 @@ impl Way {
     fn landed(&mut self, facts: &Facts) {
         match (&facts.relayed, facts.taken_at()) {
             (Known::Never(why), _) => self.skipped("taken", why),
-            (_, Some(at)) => self.done("taken", Some(at), None, Traces::default()),
+            (relayed, Some(at)) => {
+                // Where the message is not known, the time since the hop before contains more than the wait.
+                let usual = matches!(relayed, Known::Is(_)).then_some(usual::WAITED);
+                self.done("taken", Some(at), usual, Traces::default());
+            }
             (_, None) => self.unknown("taken", "its coupons were not found"),
         }
         match &facts.change {

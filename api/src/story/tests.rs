@@ -102,7 +102,7 @@ fn a_queued_claim_is_told_from_its_request_to_its_redemption() {
     assert_eq!(took(&hops, "received"), (None, None));
     assert_eq!(took(&hops, "admitted"), (Some(1), Some(false)));
     assert_eq!(took(&hops, "relayed"), (Some(8), Some(false)));
-    assert_eq!(took(&hops, "taken"), (Some(491), None), "a queue is there to be waited in");
+    assert_eq!(took(&hops, "taken"), (Some(491), Some(false)), "a queue is there to be waited in");
     assert_eq!(took(&hops, "landed"), (Some(20), Some(false)));
     assert_eq!(took(&hops, "published"), (Some(2), Some(false)));
     assert_eq!(late(&hops), Vec::<&str>::new());
@@ -131,6 +131,27 @@ fn the_hop_that_took_longer_than_usual_is_late_and_no_other() {
         (relayed.accept_after, relayed.at) = (AcceptAfter::Gate, Some(at(400)));
     }
     assert_eq!(took(&tell(&of_gate, at(100_000)), "relayed"), (Some(399), None));
+}
+
+#[test]
+fn a_claim_that_waited_for_a_minute_in_its_queue_is_late_there_whatever_became_of_it() {
+    let mut early = queued();
+    let admitted = Admitted { at: at(-57_000), stock: None };
+    (early.received_at, early.admitted) = (at(-57_001), Known::Is(admitted));
+    if let Known::Is(relayed) = &mut early.relayed {
+        relayed.at = Some(at(-56_991));
+    }
+    let hops = tell(&early, at(100_000));
+    assert_eq!(took(&hops, "taken"), (Some(57_491), Some(true)));
+    assert_eq!(late(&hops), ["taken"]);
+    let waits = tell(&Facts { end: End::UnderWay, ..early.clone() }, at(0));
+    assert_eq!((late(&waits), took(&waits, "taken").0), (vec!["taken"], Some(56_991)));
+    let end = End::Rejected { reason: RejectReason::SoldOut, at: at(900) };
+    assert_eq!(late(&tell(&Facts { end, ..early.clone() }, at(100_000))), ["rejected"]);
+    // Without its message nobody knows how much of the time was the wait.
+    let relayed = Known::Unknown("Kafka cannot be read".to_owned());
+    let hops = tell(&Facts { relayed, ..early }, at(100_000));
+    assert_eq!(took(&hops, "taken").1, None);
 }
 
 #[test]
@@ -165,7 +186,7 @@ fn a_claim_without_an_outcome_ends_with_the_hop_that_it_waits_for() {
     let waiting = Facts { end: End::UnderWay, ..queued() };
     let hops = tell(&waiting, at(5_009));
     assert_eq!(names(&hops)[3..], ["taken pending"]);
-    assert_eq!(took(&hops, "taken"), (Some(5_000), None));
+    assert_eq!(took(&hops, "taken"), (Some(5_000), Some(false)));
 
     let in_outbox = Facts { relayed: Known::NotYet("it is in the outbox"), ..waiting.clone() };
     let hops = tell(&in_outbox, at(5_001));

@@ -1,5 +1,6 @@
 //! How long hops usually take: the p99 figures of docs/performance.md, rounded up to milliseconds. They were measured on
-//! two cores, so a hop above its figure is worth a look and no proof of a fault. A hop without a figure is never late.
+//! two cores, so a hop above its figure is worth a look and no proof of a fault. The wait in a queue has a goal instead. A
+//! hop without a figure is never late.
 
 /// A hop's usual p99, and where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,10 @@ pub(super) const ANSWER: Usual =
 /// From the admission until the topic has the claim. The whole answer may take as long.
 pub(super) const ACCEPTED: Usual =
     Usual { p99_ms: 31, of: "measured: a 202 after the topic, half load" };
+
+/// From the topic until a lander takes the claim. A queue is there to be waited in, and how long depends on the sale, so
+/// this is no measurement: it is about as long as a shopper looks at a page that says "wait".
+pub(super) const WAITED: Usual = Usual { p99_ms: 10_000, of: "goal: a wait that a shopper bears" };
 
 /// From the commit until the change is on its topic.
 pub(super) const PUBLISHED: Usual =

@@ -3,10 +3,11 @@
 use runtime::metric::{Kind, Label, Metric};
 
 /// All of them, in the order of docs/metrics.md.
-pub const METRICS: [Metric; 25] = [
+pub const METRICS: [Metric; 26] = [
     CLAIMS_UNDER_WAY,
     CLAIMS_UNDER_WAY_MAX,
     GATE_VERDICTS,
+    GATE_FAILURES,
     LOCAL_REFUSALS,
     SOLD_OUT_TEMPLATES,
     SOLD_OUT_BYTES,
@@ -84,6 +85,22 @@ pub const GATE_VERDICTS: Metric = Metric {
               `not_open`, `paused`, `closed`, `ended`, `limit`, `sold_out`, `insufficient`, \
               `banned`; of new gates: `not_loaded`, `other_epoch`, `too_old`",
     worry: Some("`not_loaded` keeps rising; any `outbox_full`"),
+};
+
+/// The reasons are what `claims::label::gate_error` returns.
+pub const GATE_FAILURES: Metric = Metric {
+    name: "coupon_gate_failures_total",
+    kind: Kind::Counter,
+    unit: "calls",
+    labels: &[Label {
+        name: "why",
+        values: &["unknown", "unreachable", "refused", "unfit", "unreadable"],
+    }],
+    meaning: "claims' calls of the gate without one of these answers, each attempt: `unknown`: none \
+              came, and the claim may be admitted; `unreachable`: not sent; `refused`: Redis's \
+              error, e.g. out of memory; `unfit`: address or server; `unreadable`: of another \
+              version",
+    worry: Some("[ApiErrors](operate/runbook.md#apierrors)"),
 };
 
 pub const LOCAL_REFUSALS: Metric = Metric {

@@ -259,10 +259,12 @@ pub(crate) fn judged(
     }
     let problem = json.unwrap_or_default();
     let word = |name: &str| problem.get(name).and_then(Value::as_str).map(str::to_owned);
-    // Whatever a 5xx says, the outcome of a change is unknown.
+    let is_made = problem.get("made").and_then(Value::as_bool) == Some(true);
+    // The outcome of a change is unknown after a 5xx, unless it says that the change is made.
     let kind = match (status.is_client_error(), call.reads()) {
         (true, _) => Kind::Refused,
         (false, true) => Kind::Unavailable,
+        (false, false) if is_made => Kind::Made,
         (false, false) => Kind::Unknown,
     };
     let foreign = || {
@@ -290,6 +292,9 @@ fn unknown_field(sentence: &str) -> Option<String> {
 
 /// Adds advice: how to find out the outcome of a call if it is unknown, or the way out of a refusal.
 fn advised(failure: Failure, call: &Call) -> Failure {
+    if failure.kind == Kind::Made {
+        return failure.advise(way_out::MADE);
+    }
     if failure.kind != Kind::Unknown {
         return way_out::with_advice(failure);
     }
@@ -363,6 +368,9 @@ mod tests {
         }
         assert_eq!(missed(&look, 503, &passing), (Kind::Unavailable, code("BUSY"), later()));
         assert_eq!(missed(&change, 503, &passing), (Kind::Unknown, code("BUSY"), later()));
+        let made = r#"{"code":"BUSY","detail":"Why.","retryable":true,"made":true}"#;
+        assert_eq!(missed(&change, 503, made), (Kind::Made, code("BUSY"), later()));
+        assert_eq!(missed(&change, 409, made).0, Kind::Refused);
         // A proxy's page, and a page instead of an answer.
         assert_eq!(missed(&look, 502, "<html>"), (Kind::Unavailable, None, later()));
         assert_eq!(missed(&change, 200, "<html>"), (Kind::Unknown, None, Again::Never));
@@ -402,5 +410,7 @@ mod tests {
         assert!(advice(&Call::post("/").named("k-1".to_owned())).contains("--request-id k-1"));
         assert!(advice(&Call::post("/")).contains("again does no harm"));
         assert!(advised(Failure::new(Kind::Refused, "No."), &Call::post("/")).advice.is_none());
+        let made = advised(Failure::new(Kind::Made, "It is made."), &Call::post("/")).advice;
+        assert!(made.is_some_and(|advice| !advice.contains("unknown")));
     }
 }

@@ -3,6 +3,10 @@
 
 use crate::failure::Failure;
 
+/// Advice about a change that is made, and whose consequences wait.
+pub(super) const MADE: &str =
+    "Nothing needs to be sent again. `coupon health` names a server that is away.";
+
 /// Advice by code. For a code that is not here, the refusal's sentence says enough.
 const WAYS: [(&str, &str); 28] = [
     (

@@ -69,6 +69,9 @@ pub(crate) struct GrantsArguments {
     /// Adds as many coupons to the total first, instead of granting from the stock.
     #[arg(long)]
     pub(crate) add_stock: bool,
+    /// Confirms what it grants. Needed where the template holds its coupons: what nobody pays for would lapse.
+    #[arg(long)]
+    pub(crate) confirmed: bool,
     /// Names the job: the same name again is the same job, however often. Default: a new name, which is printed.
     #[arg(long, value_name = "NAME")]
     pub(crate) request_id: Option<String>,

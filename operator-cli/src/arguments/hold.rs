@@ -10,7 +10,7 @@ pub(crate) struct Hold {
     /// Milliseconds within which a claim must be confirmed; 0: claims are confirmed at once.
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) hold_ms: Option<i64>,
-    /// Lapses after which a user is refused; 0: never.
+    /// Lapsed coupons after which a user is refused, three of a claim of three; 0: never.
     #[arg(long, value_name = "N")]
     pub(crate) lapses_allowed: Option<u32>,
     /// Whether what lapses or is cancelled can be claimed again, or lowers the total.

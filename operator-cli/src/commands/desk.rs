@@ -78,13 +78,25 @@ pub(crate) async fn grants(
     settings: &Settings,
     output: &Output,
 ) -> Result<(), Failure> {
-    let GrantsArguments { template, file, quantity, why, add_stock, request_id, no_wait } =
-        arguments;
+    let GrantsArguments {
+        template,
+        file,
+        quantity,
+        why,
+        add_stock,
+        confirmed,
+        request_id,
+        no_wait,
+    } = arguments;
     let file = read(&file)?;
     let users: Vec<&str> = file.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let body = json!({
+    let mut body = json!({
         "user_ids": users, "quantity": quantity, "reason": why.reason, "from_stock": !add_stock,
     });
+    // An api of an earlier version does not know the field.
+    if confirmed {
+        body["confirmed"] = json!(true);
+    }
     let call = Call::post(format!("/v1/templates/{template}/grants")).with_body(body);
     let api = Api::new(settings)?;
     // A unique name: the same command typed again is another job.

@@ -13,17 +13,21 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 const NAMES: usize = 16;
 
 /// Columns of a time series.
-const POINTS: [&str; 9] = [
+const POINTS: [&str; 10] = [
     "at",
     "requests",
     "landed",
     "replayed",
     "accepted",
     "refused",
+    "unknown",
     "peak_per_second",
     "p50_ms",
     "p99_ms",
 ];
+
+/// Figures by code: refusals, and answers that decided nothing.
+const BY_CODE: [&str; 2] = ["refused", "unknown"];
 
 /// Returns the call for a span of the statistics.
 pub(crate) fn of_span(path: String, span: Span) -> Call {
@@ -51,6 +55,9 @@ pub(crate) fn report(answer: &Value) -> String {
         let of = |name: &str| text::cell(answers.get(name));
         let course = answers.pointer("/course/requests").map(numbers).unwrap_or_default();
         line("", sparkline(&course));
+        let step = text::cell(answers.pointer("/course/step_seconds"));
+        let begin = text::cell(answers.pointer("/course/from"));
+        line("", format!("from {begin}, a bar is {step} s"));
         line("requests", of("requests"));
         line("peak", format!("{}/s at {}", of("peak_per_second"), of("peak_at")));
         line("p50, p99", format!("{} ms, {} ms", of("p50_ms"), of("p99_ms")));
@@ -58,9 +65,11 @@ pub(crate) fn report(answer: &Value) -> String {
         if answers.get("accepted").and_then(Value::as_u64).is_some_and(|count| count > 0) {
             line("answered 202", of("accepted"));
         }
-        for (code, count) in answers.get("refused").and_then(Value::as_object).into_iter().flatten()
-        {
-            line("refused", format!("{} {}", text::cell(Some(count)), text::clean(code)));
+        for name in BY_CODE {
+            for (code, count) in answers.get(name).and_then(Value::as_object).into_iter().flatten()
+            {
+                line(name, format!("{} {}", text::cell(Some(count)), text::clean(code)));
+            }
         }
         line("sold out", sold_out(answers));
     }
@@ -99,16 +108,20 @@ pub(crate) fn timeseries(answer: &Value) -> String {
     format!("{line}\nsteps of {step} s, statistics {known}\n\n{}", text::table(&rows, &POINTS))
 }
 
-/// Returns a point with the sum of its refusals.
+/// Returns a point with the sums of what it has by code.
 fn row(point: &Value) -> Value {
-    let refused = point.get("refused").and_then(Value::as_object).into_iter().flatten();
-    let refused = refused.filter_map(|(_, count)| count.as_u64());
-    let refused = refused.fold(0_u64, u64::saturating_add);
     let fields = POINTS.iter().map(|name| {
-        let value = if *name == "refused" { json!(refused) } else { point[*name].clone() };
+        let is_sum = BY_CODE.contains(name);
+        let value = if is_sum { json!(sum(point.get(*name))) } else { point[*name].clone() };
         ((*name).to_owned(), value)
     });
     Value::Object(fields.collect())
+}
+
+/// Returns the sum of figures by code.
+fn sum(by_code: Option<&Value>) -> u64 {
+    let counts = by_code.and_then(Value::as_object).into_iter().flatten();
+    counts.filter_map(|(_, count)| count.as_u64()).fold(0, u64::saturating_add)
 }
 
 /// Says which part of the statistics was read.
@@ -185,7 +198,7 @@ mod tests {
             "claim_starts_at": "S", "claim_ends_at": "E", "known_from": "F", "known_to": "K",
             "answers": {
                 "requests": 5950, "landed": 1000, "replayed": 129, "refused": {"SOLD_OUT": 4761},
-                "p50_ms": 50, "p99_ms": null, "peak_per_second": 4498, "peak_at": "P",
+                "unknown": {"CLAIM_PENDING": 3}, "p50_ms": 50, "p99_ms": null, "peak_per_second": 4498, "peak_at": "P",
                 "sold_out_at": "P", "sold_out_after_ms": 1207,
                 "course": {"from": "F", "step_seconds": 60, "requests": [0, 5950]},
             },
@@ -202,11 +215,13 @@ mod tests {
 A sale\u{fffd} (ended)  S to E
 statistics      F to T
                 ▁█
+                from F, a bar is 60 s
 requests        5950
 peak            4498/s at P
 p50, p99        50 ms, - ms
 answered 201    1000, again 129
 refused         4761 SOLD_OUT
+unknown         3 CLAIM_PENDING
 sold out        after 1 s, at P
 landed          1000 of 1000, 0 left
 used            100, 10.0 %
@@ -241,7 +256,7 @@ revenue         €4500.00
     fn a_time_series_shows_all_steps_as_bars_and_those_with_requests_as_rows() {
         let point = |requests: u64| {
             json!({"at": "A", "requests": requests, "landed": 1, "replayed": 0, "accepted": 2,
-                "refused": {"SOLD_OUT": 2, "PAUSED": 1}, "peak_per_second": 3, "p50_ms": 5, "p99_ms": 9})
+                "refused": {"SOLD_OUT": 2, "PAUSED": 1}, "unknown": {"OVERLOADED": 7}, "peak_per_second": 3, "p50_ms": 5, "p99_ms": 9})
         };
         let answer = json!({"from": "F", "to": "T", "complete": true, "step_seconds": 60,
             "points": [point(0), point(4)]});
@@ -250,7 +265,7 @@ revenue         €4500.00
         assert_eq!(lines[..3], ["▁█", "steps of 60 s, statistics F to T", ""]);
         assert_eq!(
             lines[4].split_whitespace().collect::<Vec<_>>(),
-            ["A", "4", "1", "0", "2", "3", "3", "5", "9"]
+            ["A", "4", "1", "0", "2", "3", "7", "3", "5", "9"]
         );
         assert_eq!(lines.len(), 5, "{said}");
         assert_eq!(timeseries(&Value::Null).lines().count(), 4, "an answer that is none");

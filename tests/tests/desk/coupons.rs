@@ -1,7 +1,7 @@
 //! Coupons looked up, revoked, extended and replaced; and races between these, uses and the deadline.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponId, TemplateId, UserId};
+use coupon::{CouponId, TemplateId, UserId, limit::LOCK_MS_MAX};
 use devstack::Flavor;
 use pipeline_tests::{STATE_MAX, World, until};
 use reqwest::Method;
@@ -12,6 +12,7 @@ use tokio::{sync::Barrier, task::JoinSet};
 use crate::{
     desk::{another_merchant, get, post, refusal},
     operators::cli::Cli,
+    redemptions::orders::{lock, order, redeem},
 };
 
 /// Coupons over which a use, a revocation and the deadline race.
@@ -188,6 +189,56 @@ async fn a_coupon_of_an_order_is_given_back_and_revoked_alone_as_the_refusal_say
     let revoked = post(api, &format!("/v1/coupons/{first}/revoke"), &why()).await;
     assert_eq!(revoked.json::<Value>().unwrap()["status"], "cancelled");
     assert_eq!(anna.coupon(second).await.unwrap().status, "used", "the other one stays redeemed");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// The checkout keeps a coupon while its shopper pays, and the desk, which knows nothing of that, takes it away.
+#[tokio::test]
+async fn the_desk_is_told_of_a_checkouts_lock_and_the_order_of_the_replacement() {
+    let world = World::start("locked and replaced").await;
+    let api = world.api();
+    let template = world.template(2, |new| new).await;
+    let (_, replaced) = claimed(&world, template, 1).await;
+    let (_, revoked) = claimed(&world, template, 2).await;
+    assert_eq!(get(api, &format!("/v1/coupons/{replaced}")).await.get("locked_for"), None);
+    for (coupon, name) in [(replaced, "A-1"), (revoked, "A-2")] {
+        assert_eq!(lock(api, coupon, name, LOCK_MS_MAX).await.status, 200);
+        let shown = get(api, &format!("/v1/coupons/{coupon}")).await;
+        assert_eq!(shown["locked_for"]["order_ref"], name, "before it does anything: {shown}");
+    }
+    let answer = post(api, &format!("/v1/coupons/{replaced}/replace"), &why()).await;
+    let answer: Value = answer.json().unwrap();
+    assert_eq!(answer["cancelled"]["locked_for"]["order_ref"], "A-1", "{answer}");
+    assert_eq!(answer["replacement"].get("locked_for"), None, "{answer}");
+    let instead = answer["replacement"]["id"].as_str().unwrap().to_owned();
+    let answer = post(api, &format!("/v1/coupons/{revoked}/revoke"), &why()).await;
+    let answer: Value = answer.json().unwrap();
+    assert_eq!(answer["locked_for"]["order_ref"], "A-2", "{answer}");
+
+    // However the order asks, it is told what its user has instead.
+    let use_it = json!({ "user_id": "1", "order_ref": "A-1" });
+    for answer in [
+        redeem(api, &order("A-1", 5_000, &[replaced])).await,
+        post(api, &format!("/v1/coupons/{replaced}/use"), &use_it).await,
+        lock(api, replaced, "A-1", 1_000).await,
+    ] {
+        assert_eq!(refusal(&answer), (409, "COUPON_CANCELLED".to_owned()), "{answer:?}");
+        assert_eq!(answer.json::<Value>().unwrap()["replaced_by"], instead.as_str(), "{answer:?}");
+    }
+    let planned = json!({ "order_ref": "A-1", "amount": 5_000, "currency": "EUR" });
+    let told = post(api, &format!("/v1/coupons/{replaced}/validate"), &planned).await;
+    let told: Value = told.json().unwrap();
+    assert_eq!(told["code"], "COUPON_CANCELLED", "{told}");
+    assert!(told["detail"].as_str().unwrap().contains(&instead), "{told}");
+    let refused = redeem(api, &order("A-2", 5_000, &[revoked])).await;
+    assert_eq!(refusal(&refused), (409, "COUPON_CANCELLED".to_owned()));
+    assert_eq!(refused.json::<Value>().unwrap().get("replaced_by"), None, "there is none");
+    let instead = CouponId(instead.parse().unwrap());
+    let redeemed = redeem(api, &order("A-1", 5_000, &[instead])).await;
+    assert_eq!(redeemed.status, 201, "{redeemed:?}");
+    let counts = world.count(template).await;
+    assert_eq!((counts.used, counts.cancelled, counts.all()), (1, 2, 3));
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -182,6 +182,64 @@ async fn a_job_waits_for_a_paused_template_and_can_be_cancelled_and_a_file_is_on
     world.end().await;
 }
 
+/// Nobody pays for a grant, so a held one would lapse on its user.
+#[tokio::test]
+async fn a_grant_of_held_coupons_is_confirmed_or_the_job_is_refused_and_says_why() {
+    let world = World::start("grants held").await;
+    let api = world.api();
+    let held = |new: NewTemplate| NewTemplate {
+        per_user_limit: 2,
+        max_per_claim: 2,
+        ..new.held_for(chrono::TimeDelta::minutes(20))
+    };
+    let template = world.template(20, held).await;
+    let body = json!({ "user_ids": users(1..=3), "quantity": 2, "reason": "gifts" });
+    for confirmed in [Value::Null, json!(false)] {
+        let mut wrong = body.clone();
+        wrong["confirmed"] = confirmed;
+        let answer = grant(api, template, "k", &wrong).await;
+        assert_eq!(refusal(&answer), (422, "INVALID_GRANTS".to_owned()));
+        let problem: Value = answer.json().unwrap();
+        let named = (&problem["field"], &problem["hold_ms"]);
+        assert_eq!(named, (&json!("confirmed"), &json!(1_200_000)), "{problem}");
+    }
+    assert_eq!(world.count(template).await.all(), 0);
+    let mut asked = body.clone();
+    asked["confirmed"] = json!(true);
+    let job = job_of(&grant(api, template, "k", &asked).await);
+    assert_eq!(ended(api, &job).await["outcomes"], json!({ "granted": 3 }));
+    let counts = world.count(template).await;
+    assert_eq!((counts.unused, counts.held, counts.all()), (6, 0, 6));
+    let payments = format!(
+        "select count(*) from coupon_payment where payment_ref like '~g{job}-%' and actor is not null"
+    );
+    let paid = mysql_store::verify::number(&mut world.mysql().await, &payments).await.unwrap();
+    assert_eq!(paid, 3, "each row once");
+    let again = grant(api, template, "k", &asked).await;
+    assert!(again.replayed && job_of(&again) == job);
+    // A file, and the command line.
+    let path = format!("/v1/templates/{template}/grants?reason=a+file&confirmed=true");
+    let request = api.operator(Method::POST, &path).header("idempotency-key", "file");
+    let request = request.header("content-type", "text/plain");
+    let answer = api.send(request.body("4\n")).await.unwrap();
+    assert_eq!(ended(api, &job_of(&answer)).await["outcomes"], json!({ "granted": 1 }));
+    let cli = Cli::of(&world);
+    let file = world.platform.options.dir.join("held.txt");
+    fs::write(&file, "5\n").unwrap();
+    let command = format!("grants {template} {} --reason cli", file.display());
+    let refused = cli.run(&command).await;
+    assert!(refused.code == 1 && refused.err.contains("(INVALID_GRANTS)"), "{refused:?}");
+    let granted = cli.json(&format!("{command} --confirmed")).await;
+    assert_eq!(granted["outcomes"], json!({ "granted": 1 }));
+    // Who buys still pays.
+    let bought = api.shopper(UserId(6)).unwrap().claim(template, Some("k"), 1).await.unwrap();
+    assert_eq!(bought.json::<Value>().unwrap()["status"], "held");
+    let counts = world.count(template).await;
+    assert_eq!((counts.unused, counts.held, counts.all()), (8, 1, 9));
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
 /// Without a limit per user nothing but the rows' own keys keeps a repeated row from taking a second coupon.
 async fn killed(flavor: Flavor) {
     let two = |options| PlatformOptions { apis: 2, ..options };

@@ -2,6 +2,7 @@
 
 use coupon::UserId;
 use pipeline_tests::{World, until};
+use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, NewTemplate};
 
@@ -43,6 +44,39 @@ async fn a_user_who_let_a_hold_lapse_is_refused_until_it_is_lifted() {
     assert_eq!(answer.status, 201, "{}", answer.body);
     let record = get(api, &format!("/v1/audit?target=templates/{template}&limit=1")).await;
     assert_eq!(record["data"][0]["action"], "ban.lift");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// Nobody pays for three coupons of a cart one by one, but each takes a unit that others wanted.
+#[tokio::test]
+async fn an_abandoned_claim_of_three_counts_three_lapses_and_the_template_says_that_coupons_count()
+{
+    let world = World::start("ban of a cart").await;
+    let api = world.api();
+    let three = |new: NewTemplate| NewTemplate {
+        lapses_allowed: Some(3),
+        // So that she cannot claim again before the gate hears of the lapses.
+        per_user_limit: 3,
+        max_per_claim: 3,
+        ..new.held_for(SHORT)
+    };
+    let template = world.template(9, three).await;
+    let (anna, _) = claimed(&world, template, 1, "a cart", 3).await;
+    claimed(&world, template, 2, "a cart", 2).await;
+    world.until(template, |counts| counts.lapsed == 5).await;
+    for (user, lapses, banned) in [(1, 3, true), (2, 2, false)] {
+        let shown = get(api, &format!("/v1/templates/{template}/users/{user}")).await;
+        assert_eq!((&shown["lapses"], &shown["banned"]), (&json!(lapses), &json!(banned)));
+    }
+    let claim = async || anna.claim(template, Some("again"), 1).await.unwrap();
+    let is_banned = |answer: &Answer| answer.code().as_deref() == Some("BANNED");
+    let refused: Value = until(claim, is_banned).await.json().unwrap();
+    assert!(refused["detail"].as_str().unwrap().contains("3 held coupons"), "{refused}");
+    let document = api.send(api.anonymous(Method::GET, "/openapi.json")).await.unwrap();
+    let document: Value = document.json().unwrap();
+    let field = &document["components"]["schemas"]["NewTemplate"]["properties"]["lapses_allowed"];
+    assert!(field["description"].as_str().unwrap().starts_with("Lapsed coupons"), "{field}");
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -83,3 +83,39 @@ async fn a_campaign_is_found_copied_exported_and_cleared_away_from_the_command_l
     world.assert_sound(None).await;
     world.end().await;
 }
+
+mod full {
+    use chrono::TimeDelta;
+    use devstack::{OwnRedis, TestServers};
+    use pipeline_tests::until;
+    use shopper::NewTemplate;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_publish_while_the_gate_is_away_says_that_it_is_made_and_not_that_nobody_knows() {
+        let mut gate = OwnRedis::gate("publish-gate").await.unwrap();
+        let shared = TestServers::shared().with_gate(&gate.url());
+        let world = World::start_on(&shared, "publish without gate", |options| options).await;
+        let cli = Cli::of(&world);
+        let new = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
+        let draft = world.api().create(&new).await.unwrap().id;
+        gate.server.kill().unwrap();
+        let said = cli.run(&format!("template publish {draft}")).await;
+        assert_eq!(said.code, 3, "{said:?}");
+        assert!(said.err.starts_with("The change is made"), "{said:?}");
+        assert!(!said.err.contains("unknown"), "{said:?}");
+        let said = cli.run(&format!("template publish {draft} --json")).await;
+        let said: Value = serde_json::from_str(&said.err).unwrap();
+        let told = (&said["outcome"], &said["code"]);
+        assert_eq!(told, (&json!("made"), &json!("GATE_LOADING")), "{said}");
+        assert_eq!(world.api().template(draft).await.unwrap().state, "published");
+        gate.server.start().await.unwrap();
+        let anna = world.api().shopper(UserId(1)).unwrap();
+        let claim = async || anna.claim(draft, None, 1).await.unwrap();
+        until(claim, |answer| answer.status == 201).await;
+        assert_eq!(world.count(draft).await.all(), 1);
+        world.assert_sound(None).await;
+        world.end().await;
+    }
+}

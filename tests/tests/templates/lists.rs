@@ -49,6 +49,7 @@ async fn a_list_is_filtered_sorted_and_shows_the_stock_and_the_platform_sees_all
         ("&state=ended", &[]),
         ("&q=sale", &["Autumn SALE", "Spring sale"]),
         ("&q=F%C3%9CR", &["Ein Entwurf für später"]),
+        ("&q=SP%C3%84TER", &["Ein Entwurf für später"]),
         // Neither is a pattern.
         ("&q=%25", &["100% off_"]),
         ("&q=_", &["100% off_"]),
@@ -81,6 +82,30 @@ async fn a_list_is_filtered_sorted_and_shows_the_stock_and_the_platform_sees_all
     );
     assert_that_strangers_and_nonsense_are_refused(api).await;
     world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// In lower case the last letter of a Greek word is another one than within it, and capitals bear no accents.
+#[tokio::test]
+async fn a_template_named_in_greek_is_found_in_capitals_and_by_a_part_of_a_word() {
+    let world = World::start("greek names").await;
+    let api = world.api();
+    let greek = "Εκπτώσεις του χειμώνα";
+    for name in [greek, "Rabatt auf der Straße"] {
+        let new = NewTemplate::simple(name, 1, world.clock.now(), TimeDelta::hours(1));
+        api.create(&new).await.unwrap();
+    }
+    let found = async |part: &str| {
+        let encoded: String = part.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let page: Value = get(api, &format!("?q={encoded}")).await.json().unwrap();
+        page["data"].as_array().unwrap().iter().map(|one| one["name"].clone()).collect::<Vec<_>>()
+    };
+    for part in ["ΕΚΠΤΩΣΕΙΣ", "εκπτώσεις", "ΕΚΠΤΏΣΕΙΣ ΤΟΥ", "εκπτωσ", "Χειμωνα"]
+    {
+        assert_eq!(found(part).await, [greek], "{part}");
+    }
+    assert_eq!(found("STRASSE").await, ["Rabatt auf der Straße"]);
+    assert_eq!(found("ΕΚΠΤΩΣΗ").await, [Value::Null; 0]);
     world.end().await;
 }
 

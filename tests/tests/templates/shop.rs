@@ -18,6 +18,12 @@ pub(crate) async fn until_left(world: &World, template: TemplateId, left: Value)
     until(look, |page| page["left"] == left).await
 }
 
+/// Polls the page until it shows `total`; returns it. A process reads a total beside the request that asks for it.
+async fn until_total(world: &World, template: TemplateId, total: i64) -> Value {
+    let look = async || page(world, template).await.json::<Value>().unwrap();
+    until(look, |page| page["total"] == json!(total)).await
+}
+
 /// Reads a list as a shop's pages do; `known` is an `ETag` that they have.
 async fn list(world: &World, query: &str, known: Option<&str>) -> Answer {
     let request = world.api().anonymous(Method::GET, &format!("/v1/shop/templates{query}"));
@@ -54,6 +60,12 @@ async fn a_list_shows_what_is_open_and_what_opens_next_page_by_page_and_nothing_
     let draft = NewTemplate::simple("A draft", 5, world.clock.now(), TimeDelta::hours(1));
     world.api().create(&draft).await.unwrap();
     until_left(&world, open, json!(1)).await;
+    // Their totals are known from the second answer on.
+    let look = async || list(&world, "", None).await.json::<Value>().unwrap();
+    let is_known = |page: &Value| {
+        page["data"].as_array().unwrap().iter().all(|shown| shown["total"].is_number())
+    };
+    until(look, is_known).await;
 
     let shown = rows([(open, "open"), (next, "upcoming"), (last, "upcoming")]);
     let first = list(&world, "", None).await;
@@ -132,10 +144,39 @@ async fn a_page_shows_the_template_its_state_and_what_is_left() {
 }
 
 #[tokio::test]
+async fn a_page_shows_the_total_before_the_window_and_as_stock_movements_change_it() {
+    let world = World::start("shop total").await;
+    let api = world.api();
+    let later = world.template(70, |new| opening(&world, new, 3)).await;
+    until_total(&world, later, 70).await;
+    let template = world.template(3, |new| new).await;
+    until_total(&world, template, 3).await;
+    let anna = api.shopper(UserId(1)).unwrap();
+    assert_eq!(anna.claim(template, None, 1).await.unwrap().status, 201);
+    let shown = until_left(&world, template, json!(2)).await;
+    assert_eq!(shown["total"], 3, "a claim takes nothing from it");
+    for (delta, total) in [(5, 8_i64), (-6, 2)] {
+        let path = format!("/v1/templates/{template}/stock-movements");
+        let moved = api.operator(Method::POST, &path).header("idempotency-key", total.to_string());
+        let moved = moved.json(&json!({ "delta": delta, "reason": "test" }));
+        let answer = api.send(moved).await.unwrap();
+        assert!(answer.status < 300, "{answer:?}");
+        let shown = until_total(&world, template, total).await;
+        assert_eq!(shown["left"], json!(total - 1), "{shown}");
+    }
+    let mut mysql = world.mysql().await;
+    let total = format!("select total from template_stock where template_id = {template}");
+    assert_eq!(mysql_store::verify::number(&mut mysql, &total).await.unwrap(), 2);
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_page_that_nothing_changed_on_is_not_sent_again() {
     let world = World::start("shop tags").await;
     let template = world.template(2, |new| new).await;
     until_left(&world, template, json!(2)).await;
+    until_total(&world, template, 2).await;
     let first = page(&world, template).await;
     assert_eq!(first.header("cache-control"), Some("public, max-age=1"));
     let tag = first.header("etag").unwrap().to_owned();
@@ -239,10 +280,12 @@ mod full {
         let world = World::start_on(&shared, "shop alone", |options| options).await;
         let template = world.template(9, |new| new).await;
         until_left(&world, template, json!(9)).await;
+        until_total(&world, template, 9).await;
         database.server.pause().unwrap();
         for _ in 0..200 {
             let shown = page(&world, template).await;
-            assert_eq!(shown.json::<Value>().unwrap()["left"], 9, "{shown:?}");
+            let told: Value = shown.json().unwrap();
+            assert_eq!((&told["left"], &told["total"]), (&json!(9), &json!(9)), "{shown:?}");
             let listed = list(&world, "", None).await;
             assert_eq!(listed.json::<Value>().unwrap()["data"][0]["left"], 9, "{listed:?}");
         }

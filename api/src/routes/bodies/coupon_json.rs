@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use chrono::{DateTime, Utc};
-use coupon::{CouponStatus, Template, TemplateId};
+use coupon::{CouponId, CouponStatus, Template, TemplateId};
 use mysql_store::user_coupon::UserCoupon;
 use redis_view::ViewCoupon;
 use serde::Serialize;
@@ -138,6 +138,12 @@ pub(crate) fn ended(valid_until: DateTime<Utc>) -> Problem {
 pub(crate) fn cancelled() -> Problem {
     let detail = "The coupon was revoked or cancelled. Another one must be claimed or granted.";
     Problem::new(Code::CouponCancelled, detail)
+}
+
+/// The coupon was cancelled, and its user has this one in its place.
+pub(crate) fn replaced(by: CouponId) -> Problem {
+    let detail = format!("The coupon was cancelled. Its user has {by} in its place: redeem that.");
+    Problem::new(Code::CouponCancelled, detail).with("replaced_by", by.to_string())
 }
 
 /// The coupon is held, and not confirmed yet.

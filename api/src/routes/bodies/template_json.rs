@@ -71,7 +71,8 @@ pub(crate) struct NewTemplate {
     /// at once. Default: 0.
     #[schema(minimum = 0, maximum = 2592000000i64)]
     hold_ms: Option<i64>,
-    /// Lapses after which a user is refused further claims. 0: never. Default: 0.
+    /// Lapsed coupons after which a user is refused further claims: a claim of three that lapses counts three. 0: never.
+    /// Default: 0.
     #[schema(minimum = 0, maximum = 100)]
     lapses_allowed: Option<u32>,
     /// What becomes of a coupon that lapsed or was cancelled. Default: `resell`.
@@ -98,7 +99,7 @@ pub(crate) struct TemplateJson {
     claim_mode: &'static str,
     #[schema(value_type = schemas::AcceptAfter)]
     accept_after: &'static str,
-    /// Lapses after which a user is refused further claims; 0: never.
+    /// Lapsed coupons after which a user is refused further claims; 0: never.
     lapses_allowed: u32,
     /// What becomes of a coupon that lapsed or was cancelled.
     #[schema(value_type = schemas::ReturnedStock)]

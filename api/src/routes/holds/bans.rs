@@ -41,7 +41,7 @@ pub(crate) struct LapsesBody {
     template_id: String,
     #[schema(value_type = Id)]
     user_id: String,
-    /// Coupons whose holds the user let lapse, since a ban was last lifted.
+    /// Coupons that the user let lapse since a ban was last lifted. A claim of three counts three.
     #[schema(minimum = 0)]
     lapses: i64,
     /// As many as the template allows; 0: any number.

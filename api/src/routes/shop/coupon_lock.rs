@@ -119,7 +119,7 @@ async fn try_lock(
     let refused = user_coupon::refusal(&mut transaction, user, id, order_ref, now).await?;
     if let Some(refused) = refused {
         // A coupon that this order has used already needs no lock any more.
-        return Err(judge::refusal(refused));
+        return Err(judge::refusal(&mut transaction, refused).await?);
     }
     checkout::not_kept_by_another(&locked.terms, Some(order_ref))?;
     let until = store::lock(&mut transaction, id, order_ref, for_ms).await?;

@@ -13,7 +13,7 @@ use coupon::{
     money::{self, Applied, Offer, Spend},
 };
 use mysql_store::{
-    MySqlConnection, checkout as store,
+    MySqlConnection, checkout as store, desk,
     redemption::{self, Redemption},
     redemption_order::{Digest, Order, OrderName, Redeemed},
     user_coupon::{Use, refused_use},
@@ -146,7 +146,8 @@ pub(crate) async fn coupons(
         // An order without a name cannot have used the coupon or given it back.
         let order_ref = asked.order_ref.unwrap_or_default();
         if let Some(refused) = refused_use(coupon.clone(), order_ref, clocks.here, clocks.server) {
-            return Err(checkout::named(refusal(refused), coupon.id));
+            let problem = refusal(connection, refused).await?;
+            return Err(checkout::named(problem, coupon.id));
         }
         if let Some(order_ref) = asked.order_ref {
             let name = checkout::order_of(shop, order_ref);
@@ -161,9 +162,18 @@ pub(crate) async fn coupons(
 }
 
 /// Returns the problem of a coupon that the order cannot use together with others. One that it has used was used alone, by
-/// a call or at a till, and has no part in a sum.
-pub(crate) fn refusal(refused: Use) -> Problem {
-    done(refused).err().unwrap_or_else(checkout::used_already)
+/// a call or at a till, and has no part in a sum. Of one that the desk has replaced, since the order's checkout looked, it
+/// names the coupon that its user has instead.
+pub(crate) async fn refusal(
+    connection: &mut MySqlConnection,
+    refused: Use,
+) -> Result<Problem, Problem> {
+    if let Use::Cancelled(coupon) = &refused
+        && let Some(other) = desk::usable_replacement(connection, coupon.id).await?
+    {
+        return Ok(coupon_json::replaced(other.id));
+    }
+    Ok(done(refused).err().unwrap_or_else(checkout::used_already))
 }
 
 /// Returns what each coupon takes off, in the order of application.

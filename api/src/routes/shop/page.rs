@@ -1,7 +1,7 @@
 //! `GET /v1/shop/templates/{id}`: what a shop page shows, public and from memory.
 //!
-//! While pages are open, neither the template nor what is left of it is read from MySQL: the template comes from the
-//! template cache, what is left from the gate through [`crate::shop::stock`].
+//! No page waits for MySQL: the template comes from the template cache, what is left from the gate through
+//! [`crate::shop::stock`], which also has the total.
 
 use axum::{
     Json,
@@ -22,6 +22,7 @@ use crate::{
     },
     problem::{Problem, unknown_template},
     routes::bodies::template_json::TermsJson,
+    shop::stock::Shown,
     state::App,
 };
 
@@ -43,7 +44,8 @@ const OVER: HeaderValue = HeaderValue::from_static("public, max-age=60");
     "discount_text": "€5.00 off, from €20.00",
     "per_user_limit": 1, "max_per_claim": 1, "hold_ms": 0,
     "claim_starts_at": "2026-11-27T08:00:00.000Z",
-    "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604800000, "left": 873, "opens_in_ms": 0
+    "claim_ends_at": "2026-11-28T08:00:00.000Z", "valid_for_ms": 604800000, "left": 873, "total": 1000,
+    "opens_in_ms": 0
 })))]
 pub(crate) struct ShopTemplate {
     #[schema(value_type = Id)]
@@ -56,6 +58,9 @@ pub(crate) struct ShopTemplate {
     /// over.
     #[schema(minimum = 0, required = true)]
     left: Option<i64>,
+    /// Coupons that are given out in all. Null: not known at the moment; the next answer has it.
+    #[schema(minimum = 0, required = true)]
+    total: Option<i64>,
     /// Milliseconds until claims open, by MySQL's clock at the time of the answer. 0: they are open, or were. For
     /// a countdown that does not depend on the shopper's clock.
     #[schema(minimum = 0)]
@@ -93,7 +98,7 @@ enum ShopState {
     ),
     responses(
         (status = 200, description = "The template, from memory.", body = ShopTemplate,
-            headers(("ETag" = String, description = "Stands for template, state and `left`."), ("Cache-Control" = String))),
+            headers(("ETag" = String, description = "Stands for template, state, `left` and `total`."), ("Cache-Control" = String))),
         (status = 304, description = "It is as it was; a countdown runs on.",
             headers(("ETag" = String), ("Cache-Control" = String)))
     ),
@@ -129,18 +134,19 @@ pub(super) fn answer<T: Serialize>(
 }
 
 impl ShopTemplate {
-    /// Shows a template with what is left of it by the gate.
+    /// Shows a template with what is left of it by the gate, and its total.
     pub(super) async fn look(app: &App, template: &Template, now: DateTime<Utc>) -> Self {
         let id = template.id;
-        // A template that needs no gate has no figure to ask for.
-        let left =
-            if app.gates.wants(template, now) { app.shop_stock.left(id).await } else { None };
+        // A template that needs no gate has no figure to ask it for.
+        let has_gate = app.gates.wants(template, now);
+        let Shown { left, total } = app.shop_stock.shown(id, has_gate).await;
         Self {
             id: id.to_string(),
             name: template.name.clone(),
             state: ShopState::of(template, left, now),
             terms: TermsJson::from(template),
             left,
+            total,
             opens_in_ms: (template.window.starts_at - now).num_milliseconds().max(0),
         }
     }
@@ -164,8 +170,9 @@ impl ShopTemplate {
     /// Names all that is shown but the countdown. Its entity tag is weak: two answers with it mean the same, although
     /// `opens_in_ms` counts down between them. A client that receives 304 continues its own countdown.
     pub(super) fn mark(&self, template: &Template) -> String {
-        let left = self.left.map_or_else(|| "unknown".to_owned(), |left| left.to_string());
-        format!("{}.{:?}.{left}", template.version, self.state)
+        let [left, total] = [self.left, self.total]
+            .map(|count| count.map_or_else(|| "unknown".to_owned(), |count| count.to_string()));
+        format!("{}.{:?}.{left}.{total}", template.version, self.state)
     }
 }
 

@@ -28,7 +28,10 @@ use crate::{
     problem::Problem,
     routes::{
         bodies::coupon_json::{self, CouponJson},
-        shop::checkout::{self, Change, LockedRow, order_of},
+        shop::{
+            checkout::{self, Change, LockedRow, order_of},
+            judge,
+        },
     },
     state::App,
 };
@@ -109,6 +112,7 @@ async fn try_use(app: &App, shop: Operator, coupon_use: &CouponUse<'_>) -> Resul
             let is_of_till = actor.is_some_and(|actor| actor == redemption::USER);
             Ok(if is_of_till { Use::UsedElsewhere(before) } else { Use::Replayed(before) })
         }
+        refused @ Use::Cancelled(_) => Err(judge::refusal(&mut transaction, refused).await?),
         refused => Ok(refused),
     }
 }

@@ -1,7 +1,7 @@
 //! `GET /v1/shop/templates`: what a merchant gives out now and next, public and from memory.
 //!
 //! The templates come from the template cache in the list's order, what is left of each from the gate through
-//! [`crate::shop::stock`]: no request reads MySQL.
+//! [`crate::shop::stock`]: no request waits for MySQL.
 
 use axum::{
     extract::State,
@@ -54,7 +54,7 @@ pub(crate) struct ListParams {
     ),
     responses(
         (status = 200, description = "A page, from memory.", body = Page<ShopTemplate>,
-            headers(("ETag" = String, description = "Stands for templates, states and `left`."), ("Cache-Control" = String))),
+            headers(("ETag" = String, description = "Stands for templates, states, `left` and `total`."), ("Cache-Control" = String))),
         (status = 304, description = "It is as it was; countdowns run on.",
             headers(("ETag" = String), ("Cache-Control" = String)))
     ),

@@ -293,7 +293,7 @@ fn refused(refusal: Refusal) -> Problem {
         .with("held", taken),
         Refusal::Banned { lapses } => Problem::new(
             Code::Banned,
-            format!("You let {lapses} holds lapse, as many as one person may."),
+            format!("You let {lapses} held coupons lapse, as many as one person may."),
         )
         .with("lapses", lapses),
         Refusal::SoldOut => Problem::new(Code::SoldOut, "Nothing is left."),

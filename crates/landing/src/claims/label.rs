@@ -1,7 +1,7 @@
-//! Metric labels of the gate's verdicts and of the decisions. The tables in `metric.rs` list each of them.
+//! Metric labels of the gate's verdicts, of calls that got none, and of the decisions. The tables in `metric.rs` list each of them.
 
 use coupon::Decision;
-use redis_gate::{Refusal, Verdict};
+use redis_gate::{GateError, Refusal, Verdict};
 
 use crate::batch::Outcome;
 
@@ -27,6 +27,17 @@ pub(super) fn verdict(verdict: &Verdict) -> &'static str {
             Refusal::Insufficient { .. } => "insufficient",
             Refusal::Banned { .. } => "banned",
         },
+    }
+}
+
+/// Returns why a call of the gate has no verdict.
+pub(super) fn gate_error(error: &GateError) -> &'static str {
+    match error {
+        GateError::Unknown { .. } => "unknown",
+        GateError::Unreachable { .. } => "unreachable",
+        GateError::Refused { .. } => "refused",
+        GateError::Unfit(_) => "unfit",
+        GateError::Unreadable { .. } => "unreadable",
     }
 }
 

@@ -295,6 +295,8 @@ impl Walk {
                     return Ok(asked);
                 }
                 Err(error) => {
+                    let why = label::gate_error(&error);
+                    metrics::counter!(metric::GATE_FAILURES.name, "why" => why).increment(1);
                     if matches!(error, GateError::Unknown { .. }) {
                         unknown_since.get_or_insert_with(Instant::now);
                     }
@@ -330,13 +332,11 @@ impl Walk {
                 gate.claim_replicated(claim, epoch, at, queue_options, self.copies).await?;
             let refusing_until = Instant::now() + wait;
             let copied = Some(confirmed);
-            let may_be_admitted = false;
-            return Ok(GateAnswer { verdict, at, copied, refusing_until, may_be_admitted });
+            return Ok(GateAnswer { verdict, at, copied, refusing_until, may_be_admitted: false });
         }
         let (verdict, wait) = gate.claim_to_answer(claim, epoch, at, queue_options).await?;
         let refusing_until = Instant::now() + wait;
-        let may_be_admitted = false;
-        Ok(GateAnswer { verdict, at, copied: None, refusing_until, may_be_admitted })
+        Ok(GateAnswer { verdict, at, copied: None, refusing_until, may_be_admitted: false })
     }
 
     /// Parameters sent to the gate with the claim. The gate decides by its own mode; `behind` counts only in mode

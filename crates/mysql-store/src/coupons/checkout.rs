@@ -144,6 +144,29 @@ fn from_row(row: &MySqlRow) -> Result<Terms, sqlx::Error> {
     })
 }
 
+/// Returns the lock of a coupon that is in force, whatever its template says.
+pub async fn lock_in_force(
+    connection: &mut MySqlConnection,
+    coupon: CouponId,
+) -> Result<Option<Lock>, StoreError> {
+    let found: Option<(Vec<u8>, DateTime<Utc>)> = sqlx::query_as(
+        "select kept.order_ref, kept.locked_until from coupon_lock kept \
+         join user_coupon coupon on coupon.id = kept.coupon_id \
+         where kept.coupon_id = ? and kept.locked_until > utc_timestamp(3) \
+         and not exists (select 1 from redemption_order ended where ended.merchant_id = coupon.merchant_id \
+         and ended.order_ref = kept.order_ref and ended.cancelled_at is not null)",
+    )
+    .bind(coupon.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("read the lock of a coupon"))?;
+    let lock = |(order, until): (Vec<u8>, DateTime<Utc>)| Lock {
+        order_ref: String::from_utf8_lossy(&order).into_owned(),
+        until,
+    };
+    Ok(found.map(lock))
+}
+
 /// Locks a coupon, whose row is locked, for an order for `for_ms` milliseconds from now, and returns the end. Call it
 /// only if no other order's lock is in force; an earlier lock of the same order is replaced.
 pub async fn lock(

@@ -181,3 +181,34 @@ async fn a_claim_that_was_fenced_under_way_is_given_up_and_its_key_claims_again(
     world.assert_sound(None).await;
     world.end().await;
 }
+
+#[tokio::test]
+async fn a_call_of_a_gate_that_is_away_is_counted_and_the_same_claim_succeeds_later() {
+    let mut gate = OwnRedis::gate("gate-failures").await.unwrap();
+    let shared = TestServers::shared().with_gate(&gate.url());
+    let world = World::start_on(&shared, "gate failures", |options| options).await;
+    let template = world.template(10, |new| new).await;
+    let [anna, bert] = [1, 2].map(|user| world.api().shopper(UserId(user)).unwrap());
+    assert_eq!(anna.claim(template, Some(KEY), 1).await.unwrap().status, 201);
+    let failed = async || {
+        let mut calls = 0.0;
+        for why in ["unknown", "unreachable", "refused", "unfit", "unreadable"] {
+            let series = format!("coupon_gate_failures_total{{why=\"{why}\"}}");
+            calls += world.platform.apis[0].metric(&series).await.unwrap_or_default();
+        }
+        calls
+    };
+    let before = failed().await;
+    gate.server.kill().unwrap();
+    let claim = async || bert.claim(template, Some(KEY), 1).await.unwrap();
+    let is_away = |answer: &Answer| answer.code().as_deref() == Some("GATE_UNAVAILABLE");
+    let refused = until(claim, is_away).await;
+    assert_eq!(code(&refused), "GATE_UNAVAILABLE");
+    assert!(failed().await > before);
+    gate.server.start().await.unwrap();
+    let again = async || bert.claim(template, Some(KEY), 1).await.unwrap();
+    until(again, |answer| answer.status == 201).await;
+    assert_eq!(world.count(template).await.all(), 2);
+    world.assert_sound(None).await;
+    world.end().await;
+}

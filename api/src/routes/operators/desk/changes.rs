@@ -5,7 +5,7 @@ use axum::{extract::State, http::StatusCode};
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{CouponId, limit, text};
 use mysql_store::{
-    MySqlConnection,
+    MySqlConnection, checkout,
     connect::{self, Transaction},
     desk::{self, Change, Replaced},
     user_coupon::UserCoupon,
@@ -85,7 +85,8 @@ fn replaced_example() -> Value {
     tag = "Support",
     summary = "Revoke an unused coupon, for good",
     description = "The coupon is `cancelled`. Its unit of stock and its number stay gone: the user cannot claim another \
-                   one in its place. The same call again is the same answer.",
+                   one in its place. The same call again is the same answer. A checkout's lock does not prevent it: \
+                   `locked_for` names the order, which is refused from then on.",
     security(("operator_key" = [])),
     params(
         ("id" = Id, Path, description = "The coupon, of a template of one's own."),
@@ -162,7 +163,8 @@ pub(crate) async fn extend(
     tag = "Support",
     summary = "Revoke an unused coupon and issue one in its place",
     description = "Both at once, or neither. The replacement has the validity of the coupon that it replaces and its place \
-                   on the user's list. It takes no stock and does not count for the limit. The same call again is the \
+                   on the user's list. It takes no stock and does not count for the limit. A checkout's lock does not \
+                   prevent it: `locked_for` names the order, which learns `replaced_by`. The same call again is the \
                    same answer. While a change of the template's validity is being applied to issued coupons, the answer \
                    is 409 `MOVE_UNDER_WAY`.",
     security(("operator_key" = [])),
@@ -206,8 +208,9 @@ pub(crate) async fn replace(
         let Replaced { change, replacement } = replaced;
         let cancelled = changed(change)?;
         let replacement = replacement.ok_or_else(coupon_json::cancelled)?;
+        let lock = checkout::lock_in_force(&mut transaction, id).await?;
         let body = ReplacedBody {
-            cancelled: DeskCoupon::of(&cancelled, now),
+            cancelled: DeskCoupon::of(&cancelled, now).locked(lock),
             replacement: DeskCoupon::of(&replacement, now),
         };
         committed(&app, operator, &once, transaction, &body).await
@@ -259,7 +262,9 @@ async fn change(
             audit::record(app, operator, &mut transaction, action).await?;
             info!(coupon.id = %id, "{doing} a coupon");
         }
-        let body = DeskCoupon::of(&changed(change)?, now);
+        let after = changed(change)?;
+        let lock = checkout::lock_in_force(&mut transaction, id).await?;
+        let body = DeskCoupon::of(&after, now).locked(lock);
         committed(app, operator, once, transaction, &body).await
     };
     connect::within(connect::retried(work, Problem::is_contended)).await

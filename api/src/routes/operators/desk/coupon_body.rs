@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use coupon::CouponId;
-use mysql_store::user_coupon::UserCoupon;
+use mysql_store::{checkout::Lock, user_coupon::UserCoupon};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -31,6 +31,21 @@ pub(crate) struct DeskCoupon {
     version: i64,
     #[schema(value_type = Instant)]
     changed_at: String,
+    /// The order whose checkout keeps it at the moment. Once the coupon is cancelled, that order is refused
+    /// (`COUPON_CANCELLED`; after a replacement with `replaced_by`).
+    #[schema(value_type = LockedFor)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locked_for: Option<LockedFor>,
+}
+
+/// The lock of a checkout.
+#[derive(Serialize, ToSchema)]
+#[schema(examples(json!({ "order_ref": "order-2041", "locked_until": "2026-11-28T17:52:10.031Z" })))]
+pub(crate) struct LockedFor {
+    order_ref: String,
+    /// When it lapses.
+    #[schema(value_type = Instant)]
+    locked_until: String,
 }
 
 /// A coupon, and its place in a chain of replacements.
@@ -67,22 +82,25 @@ impl DeskCoupon {
             given_back_by: row.order_ref.clone().filter(|_| row.used_at.is_none()),
             version: row.version,
             changed_at: instant(row.changed_at),
+            locked_for: None,
         }
+    }
+
+    /// Names the checkout that keeps the coupon, so that a desk that changes it can tell the shop.
+    pub(crate) fn locked(self, lock: Option<Lock>) -> Self {
+        let locked_for = lock
+            .map(|lock| LockedFor { order_ref: lock.order_ref, locked_until: instant(lock.until) });
+        Self { locked_for, ..self }
     }
 }
 
 impl InFull {
     pub(crate) fn of(
-        row: &UserCoupon,
+        coupon: DeskCoupon,
         replaces: Option<CouponId>,
         replaced_by: Option<CouponId>,
-        now: DateTime<Utc>,
     ) -> Self {
         let id = |id: CouponId| id.to_string();
-        Self {
-            coupon: DeskCoupon::of(row, now),
-            replaces: replaces.map(id),
-            replaced_by: replaced_by.map(id),
-        }
+        Self { coupon, replaces: replaces.map(id), replaced_by: replaced_by.map(id) }
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use axum::{Json, extract::State};
 use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::{
-    Listed, connect, desk,
+    Listed, checkout, connect, desk,
     search::{self, Along, Position, ROWS_MAX},
     user_coupon::UserCoupon,
 };
@@ -84,7 +84,9 @@ pub(crate) async fn get(
         let Some(coupon) = coupon else { return Err(coupon_json::not_found()) };
         let replaces = desk::replaced_by(&mut connection, id).await?;
         let replaced_by = desk::replacement_of(&mut connection, id).await?.map(|other| other.id);
-        Ok(InFull::of(&coupon, replaces, replaced_by, app.clock.now()))
+        let lock = checkout::lock_in_force(&mut connection, id).await?;
+        let coupon = DeskCoupon::of(&coupon, app.clock.now()).locked(lock);
+        Ok(InFull::of(coupon, replaces, replaced_by))
     };
     connect::within(read).await.map(Json)
 }

@@ -3,9 +3,11 @@
 
 use std::collections::HashSet;
 
-use coupon::{RowOutcome, UserId, limit};
+use coupon::{RowOutcome, Template, UserId, limit};
 use mysql_store::job_row::NewRow;
 use serde_json::Value;
+
+use crate::{code::Code, problem::Problem};
 
 /// Reads rows: ids in quotes or without.
 pub(crate) fn rows<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<NewRow> {
@@ -32,6 +34,22 @@ fn of_line(line: &str) -> String {
         Some(Value::Number(number)) => number.to_string(),
         _ => line.to_owned(),
     }
+}
+
+/// Refuses a job of a template that holds its coupons unless the job is to confirm them: its users would be promised coupons
+/// that lapse before anybody pays.
+pub(crate) fn held_ones_confirmed(
+    template: &Template,
+    confirmed: Option<bool>,
+) -> Result<(), Problem> {
+    let Some(hold) = template.hold.hold.filter(|_| confirmed != Some(true)) else { return Ok(()) };
+    let ms = hold.num_milliseconds();
+    let detail = format!(
+        "confirmed: the template holds its coupons, and those that nobody pays for within {ms} ms lapse. Send `true`: then \
+         the job confirms what it grants."
+    );
+    let problem = Problem::new(Code::InvalidGrants, detail).with("field", "confirmed");
+    Err(problem.with("hold_ms", ms))
 }
 
 fn row(text: &str, seen: &mut HashSet<UserId>) -> NewRow {

@@ -45,7 +45,7 @@ use crate::{
 const OPEN_JOBS: &str = "open_jobs";
 
 /// Users, and what each of them gets.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGrants, examples(json!({
     "user_ids": ["42", "43"], "quantity": 1, "reason": "Ticket 4713: the mailing failed.", "from_stock": true
@@ -65,6 +65,8 @@ pub(crate) struct GrantsRequest {
     /// once nothing is in the template's queue and its gate is loaded. If that takes ten minutes, nothing is taken back.
     /// Default: `true`.
     from_stock: Option<bool>,
+    /// Where the template holds its coupons, `true` is needed: the job confirms what it grants, since nobody pays for it.
+    confirmed: Option<bool>,
 }
 
 /// Parameters of a job whose body is lines of users.
@@ -74,6 +76,7 @@ pub(crate) struct GrantsParams {
     quantity: Option<i64>,
     reason: Option<String>,
     from_stock: Option<bool>,
+    confirmed: Option<bool>,
 }
 
 /// A job, as requested.
@@ -96,7 +99,8 @@ struct GrantJob {
     operation_id = "grant_coupons",
     tag = "Support",
     summary = "Grant coupons to many users",
-    description = "Creates a job, which claims for each user under the template's window, limit and stock. The users may \
+    description = "Creates a job, which claims for each user under the template's window, limit and stock, and confirms \
+                   held coupons if `confirmed` says so. The users may \
                    also come as lines, `text/plain` or `application/x-ndjson`, with the rest in the query string. A user \
                    who cannot get the coupons is an outcome of the job and no mistake of the request.",
     security(("operator_key" = [])),
@@ -105,7 +109,8 @@ struct GrantJob {
         ("Idempotency-Key" = schemas::RequestId, Header, description = "A new one for each job, the same one with a retry."),
         ("quantity" = Option<i64>, Query, description = "As in the body, for a body of lines."),
         ("reason" = Option<String>, Query, description = "As in the body, for a body of lines."),
-        ("from_stock" = Option<bool>, Query, description = "As in the body, for a body of lines.")
+        ("from_stock" = Option<bool>, Query, description = "As in the body, for a body of lines."),
+        ("confirmed" = Option<bool>, Query, description = "As in the body, for a body of lines.")
     ),
     request_body = GrantsRequest,
     responses(
@@ -300,14 +305,15 @@ impl GrantJob {
         params: GrantsParams,
         upload: &Upload,
     ) -> Result<Self, Problem> {
-        let GrantsParams { quantity, reason, from_stock } = params;
+        let GrantsParams { quantity, reason, from_stock, confirmed } = params;
         let request = if upload.is_json {
             let Body(request) = extract::parse::<GrantsRequest>(&upload.bytes)?;
             request
         } else {
             let user_ids = given::lines(&String::from_utf8_lossy(&upload.bytes));
-            GrantsRequest { user_ids, quantity: None, reason: None, from_stock: None }
+            GrantsRequest { user_ids, ..GrantsRequest::default() }
         };
+        given::held_ones_confirmed(template, request.confirmed.or(confirmed))?;
         let reason = request.reason.or(reason).unwrap_or_default();
         if let Some(wrong) = text::wrong(&reason, REASON_CHARS_MAX) {
             return Err(invalid("reason", &wrong));

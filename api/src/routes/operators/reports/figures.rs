@@ -28,6 +28,8 @@ pub(crate) struct FiguresJson {
     accepted: u64,
     /// Refusals by code (docs/errors.md).
     refused: BTreeMap<String, u64>,
+    /// Answers that decided nothing (503), by code: the claim may have landed, and the same key finds out.
+    unknown: BTreeMap<String, u64>,
     /// Half of all answers took at most this long. Null: there are none.
     #[schema(required = true)]
     p50_ms: Option<u32>,
@@ -64,6 +66,7 @@ impl From<&Answers> for FiguresJson {
             replayed: answers.of(REPLAYED).total(),
             accepted: answers.of(ACCEPTED).total(),
             refused: answers.refused(),
+            unknown: answers.unknown(),
             p50_ms: all.quantile_ms(50),
             p99_ms: all.quantile_ms(99),
             landed_p99_ms: landed.quantile_ms(99),

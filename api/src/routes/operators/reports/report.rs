@@ -25,7 +25,7 @@ use crate::{
     routes::operators::{
         reports::{
             figures::{FiguresJson, KnownJson, time},
-            span::SpanQuery,
+            span::{self, SpanQuery},
             unavailable,
         },
         templates,
@@ -50,10 +50,10 @@ const COUNT_FOR: Duration = Duration::from_secs(2);
     "known_from": "2026-11-27T07:00:00.000Z", "known_to": "2026-11-28T09:00:00.000Z",
     "answers": {
         "requests": 5950, "landed": 1000, "replayed": 129, "accepted": 0,
-        "refused": { "LIMIT_REACHED": 60, "SOLD_OUT": 4761 }, "p50_ms": 50, "p99_ms": 500,
+        "refused": { "LIMIT_REACHED": 60, "SOLD_OUT": 4761 }, "unknown": {}, "p50_ms": 50, "p99_ms": 500,
         "landed_p99_ms": 500, "peak_per_second": 4498, "peak_at": "2026-11-27T08:00:01.000Z",
         "sold_out_at": "2026-11-27T08:00:01.000Z", "sold_out_after_ms": 1000,
-        "course": { "from": "2026-11-27T07:00:00.000Z", "step_seconds": 1800, "requests": [0, 0, 5950] }
+        "course": { "from": "2026-11-27T08:00:00.000Z", "step_seconds": 1, "requests": [1452, 4498] }
     },
     "stock": { "total": 1000, "landed": 1000, "left": 0 },
     "coupons": {
@@ -111,7 +111,8 @@ pub(crate) struct SaleJson {
     course: CourseJson,
 }
 
-/// Requests over the span, in at most 61 steps.
+/// Requests over the span that was asked for, in at most 61 steps; without one, over the sale: the seconds in which 98 of
+/// 100 claims were answered.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Course)]
 pub(crate) struct CourseJson {
@@ -206,6 +207,7 @@ pub(crate) async fn get(
 ) -> Result<Json<ReportJson>, Problem> {
     let template = templates::owned(&app, operator, id).await?;
     let now = app.clock.now();
+    let is_asked = from.is_some() || to.is_some();
     let span = SpanQuery::asked(from, to, None).span(&template.window, now, POINTS)?;
     let history = &app.stats.history;
     // Held until MySQL is read too: reports must not take its connections from claims.
@@ -225,15 +227,17 @@ pub(crate) async fn get(
         from: time(span.from),
         to: time(span.to),
         known: KnownJson::of(known.as_ref()),
-        answers: known.as_ref().map(|known| sale(known, template.window.starts_at)),
+        answers: known.as_ref().map(|known| sale(known, template.window.starts_at, is_asked)),
         stock,
         coupons,
         redemption,
     }))
 }
 
-fn sale(known: &Known, opened_at: DateTime<Utc>) -> SaleJson {
+fn sale(known: &Known, opened_at: DateTime<Utc>, is_span_asked: bool) -> SaleJson {
     let sums = &known.sums;
+    let busy = sums.busy().filter(|_| !is_span_asked);
+    let course = busy.map_or(sums.span, |busy| span::of_sale(&busy, POINTS));
     let peak = sums.peak(sums.span.from, sums.span.to);
     let sold_out = sums.sold_out_at();
     SaleJson {
@@ -243,9 +247,9 @@ fn sale(known: &Known, opened_at: DateTime<Utc>) -> SaleJson {
         sold_out_at: sold_out.map(time),
         sold_out_after_ms: sold_out.map(|at| (at * 1_000 - opened_at.timestamp_millis()).max(0)),
         course: CourseJson {
-            from: time(sums.span.from),
-            step_seconds: sums.span.step,
-            requests: sums.steps().iter().map(|step| step.all().total()).collect(),
+            from: time(course.from),
+            step_seconds: course.step,
+            requests: sums.course(course),
         },
     }
 }

@@ -1,5 +1,7 @@
 //! The span of a report: what is asked for, or what a template's sale suggests.
 
+use std::ops::Range;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::Window;
 
@@ -85,6 +87,11 @@ impl SpanQuery {
         }
         Ok(Span::around(from, to, step))
     }
+}
+
+/// Returns the span of a sale that took these seconds, in at most `points` usual steps and a part of one.
+pub(crate) fn of_sale(busy: &Range<i64>, points: i64) -> Span {
+    Span::around(busy.start, busy.end, step_of(busy.end - busy.start, points))
 }
 
 fn in_range(name: &str, at: DateTime<Utc>) -> Result<(), Problem> {
@@ -177,6 +184,16 @@ mod tests {
         ] {
             assert_eq!(span(wrong, now), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_sale_of_seconds_is_shown_by_seconds_and_one_of_a_day_by_half_hours() {
+        let opens = window().starts_at.timestamp();
+        let short = of_sale(&(opens..opens + 40), 60);
+        assert_eq!((short.from, short.to, short.step), (opens, opens + 40, 1));
+        let long = of_sale(&(opens..opens + 86_400), 60);
+        assert_eq!(long.step, 1_800);
+        assert_eq!(of_sale(&(opens..opens + 1), 60).steps(), 1);
     }
 
     #[test]

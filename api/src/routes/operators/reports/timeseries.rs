@@ -33,7 +33,7 @@ use crate::{
     "known_from": "2026-11-27T08:00:00.000Z", "known_to": "2026-11-27T08:01:00.000Z",
     "points": [{
         "at": "2026-11-27T08:00:00.000Z", "requests": 5950, "landed": 1000, "replayed": 129, "accepted": 0,
-        "refused": { "LIMIT_REACHED": 60, "SOLD_OUT": 4761 }, "peak_per_second": 4498,
+        "refused": { "LIMIT_REACHED": 60, "SOLD_OUT": 4761 }, "unknown": {}, "peak_per_second": 4498,
         "p50_ms": 50, "p99_ms": 500, "landed_p99_ms": 500
     }]
 })))]

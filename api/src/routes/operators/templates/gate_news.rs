@@ -20,10 +20,10 @@ const INFORM_MAX: Duration = Duration::from_secs(3);
 /// First and longest pause between two attempts.
 const INFORM_AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// The change is made, and claims wait for the gate.
+/// The change is made, and claims wait for the gate. Whoever takes a 503 for an unknown outcome reads `made`.
 fn gate_loading() -> Problem {
     let detail = "The change is made; its gate is not loaded yet, and will be by itself.";
-    Problem::new(Code::GateLoading, detail)
+    Problem::new(Code::GateLoading, detail).with("made", true)
 }
 
 /// Updates the gate's state. If the template gives out coupons, waits for its gate, and answers that it is loading if

@@ -14,6 +14,7 @@ use mysql_store::{
 };
 use serde::Deserialize;
 
+use super::name_search::PartOfName;
 use crate::{
     auth::Operator,
     code::Code,
@@ -74,8 +75,7 @@ enum Sort {
 /// Which templates are asked for.
 struct Filter {
     state: Option<TemplateState>,
-    /// In lower case.
-    part_of_name: Option<String>,
+    part_of_name: Option<PartOfName>,
 }
 
 /// A position in a list by time, as clients see it: `milliseconds.template`. The list by age has the id alone.
@@ -94,7 +94,7 @@ struct TimeCursor(Behind);
         ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
         ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the first. It belongs to its `sort`."),
         ("state" = Option<schemas::TemplateState>, Query, description = "Only those in this state."),
-        ("q" = Option<String>, Query, description = "Only those whose name contains this, in upper or lower case; no character is a wildcard."),
+        ("q" = Option<String>, Query, description = "Only those whose name contains this, in upper or lower case, with or without accents; no character is a wildcard."),
         ("merchant_id" = Option<String>, Query, description = "Whose; another than one's own, and `all`, is for the platform's key and keys of the scope `emergency`."),
         ("include" = Option<String>, Query, description = "`stock`: with total, landed, left and used coupons."),
         ("sort" = Option<String>, Query, description = "`newest` (if absent), `starts_at` or `ends_at`: by their window, the earliest first.")
@@ -256,8 +256,8 @@ impl Filter {
                 Problem::new(Code::InvalidStatus, detail)
             })
         });
-        let part_of_name = params.q.as_deref().filter(|part| !part.is_empty());
-        Ok(Self { state: state.transpose()?, part_of_name: part_of_name.map(str::to_lowercase) })
+        let part_of_name = params.q.as_deref().and_then(PartOfName::of);
+        Ok(Self { state: state.transpose()?, part_of_name })
     }
 
     fn is_empty(&self) -> bool {
@@ -266,10 +266,7 @@ impl Filter {
 
     fn admits(&self, template: &Template) -> bool {
         self.state.is_none_or(|state| template.state == state)
-            && self
-                .part_of_name
-                .as_deref()
-                .is_none_or(|part| template.name.to_lowercase().contains(part))
+            && self.part_of_name.as_ref().is_none_or(|part| part.is_in(&template.name))
     }
 }
 

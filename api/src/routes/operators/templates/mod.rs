@@ -11,6 +11,7 @@ pub(crate) mod history_lists;
 pub(crate) mod ledger;
 pub(crate) mod ledger_list;
 pub(crate) mod list;
+mod name_search;
 pub(crate) mod state_change;
 pub(crate) mod validity;
 
