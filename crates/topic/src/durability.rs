@@ -54,7 +54,7 @@ pub async fn read_durability(brokers: &str, names: &TopicNames) -> Result<Durabi
     });
     let admin = Arc::new(admin.await?);
     let read = read(&admin, brokers, names).await;
-    client::close_aside(admin);
+    client::closing::close_aside(admin);
     read
 }
 

@@ -20,8 +20,12 @@ use crate::{
     topics::{self, each_message},
 };
 
-/// How long a read of the topic waits for the next change; this is also the polling interval.
+/// How long a read of the topic waits for the next change; also the first pause between looks. Each pause is half as long
+/// again as the one before, up to [`PAUSE_MAX`].
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Longest pause between looks. Each opens some clients of Kafka, and groups commit once a second.
+const PAUSE_MAX: Duration = Duration::from_millis(400);
 
 /// Messages read at a time.
 const BATCH: usize = 1024;
@@ -40,6 +44,7 @@ pub async fn at_rest(
 ) -> Result<(), VerifyError> {
     let deadline = Instant::now() + within;
     let mut published = Published::default();
+    let mut pause = LOOK_EVERY;
     loop {
         let waiting_for = match unrest(sources, clock, &mut published).await {
             Ok(None) => return Ok(()),
@@ -50,7 +55,8 @@ pub async fn at_rest(
             return Err(VerifyError::NotAtRest { within, waiting_for });
         }
         // Also the pause between retries of an unreachable server, which fails at once.
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(pause).await;
+        pause = PAUSE_MAX.min(pause * 3 / 2);
     }
 }
 

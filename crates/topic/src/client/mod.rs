@@ -1,5 +1,6 @@
 //! Common settings of every client, and the bounded wait for a broker.
 
+pub(crate) mod closing;
 pub(crate) mod lost_brokers;
 pub(crate) mod native;
 pub(crate) mod probe;
@@ -20,7 +21,6 @@ use rdkafka::{
     producer::{DeliveryResult, ProducerContext},
     types::RDKafkaErrorCode,
 };
-use tokio::runtime::Handle;
 use tracing::{debug, info, warn};
 
 #[cfg(feature = "verify")]
@@ -144,16 +144,6 @@ where
     F: FnOnce() -> Result<T, TopicError> + Send + 'static,
 {
     tokio::task::spawn_blocking(call).await.map_err(TopicError::Interrupted)?
-}
-
-/// Drops a client on another thread, because closing it blocks for a tenth of a second or more. The runtime waits for
-/// this: a client's threads must not outlive the process's libraries.
-pub(crate) fn close_aside<T: Send + 'static>(client: T) {
-    match Handle::try_current() {
-        // A runtime that is shutting down drops the closure, and with it the client.
-        Ok(runtime) => drop(runtime.spawn_blocking(move || drop(client))),
-        Err(_) => drop(client),
-    }
 }
 
 /// Waits until a broker answers and every topic of `topics` has leaders, at most [`CONNECT_WAIT`].

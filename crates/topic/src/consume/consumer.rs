@@ -13,7 +13,6 @@
 use std::{
     mem,
     sync::{Arc, PoisonError, RwLock},
-    thread,
     time::Duration,
 };
 
@@ -240,9 +239,8 @@ impl Consumer {
         client::blocking(move || {
             let committed = commit_stored(self.client().as_ref());
             let Self { client, made_anew, .. } = self;
-            let look = made_anew.between_looks();
-            drop(client);
-            drop(look);
+            made_anew.end();
+            client::closing::close(client);
             match committed {
                 Err(error) if is_of_old_generation(&error) => {
                     warn!(error = %error, "left the group while it shared out its partitions");
@@ -326,8 +324,7 @@ impl Consumer {
         let mut client = self.client.write().unwrap_or_else(PoisonError::into_inner);
         let stuck = mem::replace(&mut *client, fresh);
         drop(client);
-        // Dropping a stuck client may block too.
-        thread::spawn(move || drop(stuck));
+        client::closing::close_aside(stuck);
         Ok(())
     }
 }

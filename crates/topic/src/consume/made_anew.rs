@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
@@ -45,11 +45,13 @@ enum Found {
     Rewound(String),
 }
 
+/// Whether the looks are over. Locked during a look.
+type AreOver = Arc<Mutex<bool>>;
+
 /// Watches the topics of a member. Ends with it.
 pub(super) struct MadeAnew {
     found: watch::Receiver<Found>,
-    /// Held during a look. Dropping a client may take for ever on another thread than the one that closes it.
-    looking: Arc<Mutex<()>>,
+    are_over: AreOver,
     _watch: AbortOnDropHandle<()>,
 }
 
@@ -88,15 +90,15 @@ impl MadeAnew {
         owned: watch::Receiver<Assignment>,
     ) -> Self {
         let (found, seen) = watch::channel(Found::default());
-        let looking = Arc::<Mutex<()>>::default();
-        let watched = Watched { client: Arc::downgrade(client), looking: Arc::clone(&looking) };
+        let are_over = AreOver::default();
+        let watched = Watched { client: Arc::downgrade(client), are_over: Arc::clone(&are_over) };
         let task = tokio::spawn(look(watched, topics, known, owned, found));
-        Self { found: seen, looking, _watch: AbortOnDropHandle::new(task) }
+        Self { found: seen, are_over, _watch: AbortOnDropHandle::new(task) }
     }
 
-    /// Waits for the end of a look, and keeps others from beginning: nobody else uses the client meanwhile. Blocks.
-    pub(super) fn between_looks(&self) -> MutexGuard<'_, ()> {
-        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the end of a look, and keeps others from beginning: nobody else uses the client from then on. Blocks.
+    pub(super) fn end(&self) {
+        *self.are_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
     /// Whether a topic was made anew. What was read of it must not be stored any more.
@@ -168,7 +170,7 @@ async fn look(
 #[derive(Clone)]
 struct Watched {
     client: Weak<RwLock<Arc<Client>>>,
-    looking: Arc<Mutex<()>>,
+    are_over: AreOver,
 }
 
 impl Watched {
@@ -179,8 +181,8 @@ impl Watched {
     ) -> Option<T> {
         let watched = self.clone();
         let called = client::blocking(move || {
-            let _look = watched.looking.lock().unwrap_or_else(PoisonError::into_inner);
-            let member = watched.client.upgrade();
+            let are_over = watched.are_over.lock().unwrap_or_else(PoisonError::into_inner);
+            let member = watched.client.upgrade().filter(|_| !*are_over);
             let client = member
                 .map(|member| Arc::clone(&member.read().unwrap_or_else(PoisonError::into_inner)));
             Ok(client.map(|client| call(&client)))

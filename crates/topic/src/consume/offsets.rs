@@ -184,7 +184,7 @@ async fn with_reader<T: Send + 'static>(
     client::blocking(move || {
         let reader = config.create().map_err(TopicError::Client)?;
         let answer = read(&reader);
-        client::close_aside(reader);
+        client::closing::close_aside(reader);
         answer
     })
     .await

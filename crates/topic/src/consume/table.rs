@@ -156,7 +156,7 @@ impl TableReader {
 
 impl Drop for TableReader {
     fn drop(&mut self) {
-        client::close_aside(self.inner.take());
+        client::closing::close_aside(self.inner.take());
     }
 }
 

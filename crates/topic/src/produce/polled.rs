@@ -80,7 +80,7 @@ impl<C: ProducerContext + 'static> Drop for Polled<C> {
         // Abandoned messages must not be sent after a successor's.
         self.producer.purge(PurgeConfig::default().queue().inflight());
         // With a reference, so that the last one is not dropped here, whenever the thread ends.
-        client::close_aside((self.thread.take(), Arc::clone(&self.producer)));
+        client::closing::close_aside((self.thread.take(), Arc::clone(&self.producer)));
     }
 }
 
