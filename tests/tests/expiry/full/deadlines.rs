@@ -75,7 +75,8 @@ async fn of_ten_thousand_uses_at_the_deadline_each_has_one_winner() {
         let deadline = begun + slowest + AHEAD.max(took[took.len() / 2]);
         let ids = first..first + LANES;
         insert_of(&mut connection, template, ids, deadline, deadline - LIFE).await;
-        slowest = slowest.max(world.clock.now() - begun);
+        // One slow round must not slow all others.
+        slowest = (slowest / 2).max(world.clock.now() - begun);
         let racers = racers.iter_mut().zip(first..);
         answers.extend(join_all(racers.map(|(racer, id)| racer.race(&world, id, deadline))).await);
     }
