@@ -11,7 +11,7 @@ use mysql_store::{
 use runtime::{Backoff, Clock};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
-use topic::{Message, TableReader, committed_lag, decode};
+use topic::{Message, TableReader, decode};
 
 use crate::{
     Sources, VerifyError,
@@ -26,7 +26,7 @@ const READ_WAIT: Duration = Duration::from_millis(50);
 /// First pause between looks. The pauses grow up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// Longest pause between looks. Each opens some clients of Kafka, and groups commit once a second.
+/// Longest pause between looks. Groups commit once a second.
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
 /// Messages read at a time.
@@ -92,7 +92,7 @@ async fn unrest(
         return Ok(Some(format!("{topic} of {truth} changes are in the topic")));
     }
     for (group, topic) in lag::groups(&sources.topics) {
-        let lag = committed_lag(&sources.brokers, &group, &topic).await?;
+        let lag = sources.offsets.committed_lag(&group, &topic).await?;
         if lag != 0 {
             return Ok(Some(format!("{group} is {lag} messages behind on {topic}")));
         }
