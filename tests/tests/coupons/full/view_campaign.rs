@@ -6,7 +6,6 @@ use pipeline_tests::view_campaign;
 const ROUNDS: u32 = 2;
 
 #[tokio::test]
-#[ignore = "a minute and a half; ./dev soak views"]
 async fn views_that_are_damaged_and_replayed_while_processes_die_are_mysqls() {
     let dir = project_root().join(".dev/test/view-campaign");
     let mut servers = Servers::start(&dir, &Options::default()).await.unwrap();
