@@ -22,7 +22,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
-use topic::{committed_lag, topic_offsets};
+use topic::topic_offsets;
 
 use crate::stage::Stage;
 
@@ -295,7 +295,7 @@ async fn until_clean(stage: &Stage, changes: i64) -> Result<()> {
 async fn lag(stage: &Stage) -> Result<i64> {
     let topics = &stage.sources.topics;
     let group = format!("{}.sync-consumer", topics.prefix());
-    Ok(committed_lag(&stage.sources.brokers, &group, &topics.user_coupon()).await?)
+    Ok(stage.sources.offsets.committed_lag(&group, &topics.user_coupon()).await?)
 }
 
 async fn messages(stage: &Stage) -> Result<i64> {

@@ -18,8 +18,8 @@ use mysql_store::{connect, template, verify};
 use runtime::{Clock, Health};
 use testkit::{Running, until};
 use topic::{
-    ClaimsProducer, Message, PartitionProgress, Producer, ProducerOptions, TableReader,
-    TopicLayout, TopicNames, committed_lag, committed_offsets, ensure_topics,
+    ClaimsProducer, Message, OffsetReader, PartitionProgress, Producer, ProducerOptions,
+    TableReader, TopicLayout, TopicNames, committed_offsets, ensure_topics,
 };
 
 /// Partitions of the claims' topic.
@@ -168,8 +168,8 @@ impl Harness {
     }
 
     async fn caught_up_on(&self, group: &str, topic: &str) {
-        let brokers = &self.scope.endpoints.kafka_brokers;
-        let lag = async || match committed_lag(brokers, group, topic).await {
+        let offsets = OffsetReader::new(&self.scope.endpoints.kafka_brokers);
+        let lag = async || match offsets.committed_lag(group, topic).await {
             // The leaders of a new topic may not be known yet.
             Err(error) if !error.is_retriable() => panic!("{error}"),
             lag => (lag.ok(), self.health.unready()),

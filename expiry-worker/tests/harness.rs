@@ -16,8 +16,8 @@ use testkit::{CouponRow, Running, STATE_MAX, insert_coupons, sql_time, until};
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use topic::{
-    Assignment, Consumer, ConsumerOptions, ExpiringSoon, ExpiryWakeUp, Message, Producer,
-    ProducerOptions, TableReader, TopicLayout, TopicNames, committed_lag, decode, ensure_topics,
+    Assignment, Consumer, ConsumerOptions, ExpiringSoon, ExpiryWakeUp, Message, OffsetReader,
+    Producer, ProducerOptions, TableReader, TopicLayout, TopicNames, decode, ensure_topics,
 };
 
 /// Polling interval.
@@ -112,10 +112,10 @@ impl Harness {
 
     /// Waits until the workers have heard every wake-up.
     pub(crate) async fn until_heard(&self) {
-        let brokers = &self.scope.endpoints.kafka_brokers;
+        let offsets = OffsetReader::new(&self.scope.endpoints.kafka_brokers);
         let topic = self.names.expiry();
         let group = expiry_worker::group(&self.names);
-        let lag = async || committed_lag(brokers, &group, &topic).await.ok();
+        let lag = async || offsets.committed_lag(&group, &topic).await.ok();
         until(lag, |lag| *lag == Some(0)).await;
     }
 

@@ -13,8 +13,8 @@ use runtime::{Clock, Health};
 use sync_consumer::Config;
 use testkit::{Running, until};
 use topic::{
-    Consumer, ConsumerOptions, Event, ExpiryWakeUp, FencedWriter, Message, Op, Producer,
-    ProducerOptions, Source, TableReader, TopicLayout, TopicNames, UserCouponRow, committed_lag,
+    Consumer, ConsumerOptions, Event, ExpiryWakeUp, FencedWriter, Message, OffsetReader, Op,
+    Producer, ProducerOptions, Source, TableReader, TopicLayout, TopicNames, UserCouponRow,
     ensure_topics, topic_offsets,
 };
 
@@ -231,8 +231,8 @@ impl Harness {
 
     /// Waits until a group has processed all of a topic.
     pub(crate) async fn caught_up_on(&self, group: &str, topic: &str) {
-        let brokers = &self.scope.endpoints.kafka_brokers;
-        let lag = async || match committed_lag(brokers, group, topic).await {
+        let offsets = OffsetReader::new(&self.scope.endpoints.kafka_brokers);
+        let lag = async || match offsets.committed_lag(group, topic).await {
             // The leaders of a new topic may not be known yet.
             Err(error) if !error.is_retriable() => panic!("{error}"),
             lag => (lag.ok(), self.health.unready()),

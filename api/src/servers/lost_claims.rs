@@ -26,8 +26,8 @@ use thiserror::Error;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use topic::{
-    Event, HistorySpan, Reached, TopicError, TopicNames, UserCouponRow, committed_lag_before,
-    partitions, read_history, topic_offsets,
+    Event, HistorySpan, OffsetReader, Reached, TopicError, TopicNames, UserCouponRow, partitions,
+    read_history,
 };
 use tracing::{error, info, warn};
 
@@ -241,9 +241,10 @@ impl LostClaims {
         }
         let topic = self.names.user_coupon();
         let group = self.names.views_group();
-        let ends = topic_offsets(&self.brokers, &topic).await?;
+        let offsets = OffsetReader::new(&self.brokers);
+        let ends = offsets.topic_offsets(&topic).await?;
         let give_up = Instant::now() + CONSUMED_MAX;
-        while committed_lag_before(&self.brokers, &group, &topic, &ends).await? > 0 {
+        while offsets.committed_lag_before(&group, &topic, &ends).await? > 0 {
             if Instant::now() >= give_up {
                 let users = users.len();
                 warn!(

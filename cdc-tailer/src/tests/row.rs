@@ -1,7 +1,7 @@
 //! A decoded row as SELECT prints it. Written independently of our encoder, so that the binlog is compared with the
 //! server.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter::repeat_n};
 
 use chrono::DateTime;
 
@@ -68,8 +68,8 @@ fn text(column: &Column, cell: &Cell<'_>) -> Option<String> {
         Cell::Decimal(text) | Cell::Json(text) => text.clone(),
         Cell::Text(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
         Cell::Bytes(bytes, zeros) => {
-            let all = bytes.iter().copied().chain(std::iter::repeat_n(0, *zeros));
-            all.map(|byte| format!("{byte:02X}")).collect()
+            let all: Vec<u8> = bytes.iter().copied().chain(repeat_n(0, *zeros)).collect();
+            hex::encode_upper(all)
         }
         Cell::DateTime(None) | Cell::Timestamp(None) => "none".to_owned(),
         Cell::Date(None) => "none".to_owned(),

@@ -46,7 +46,7 @@ pub use servers::certificates::Certificates;
 pub use servers::kafka::archive_kafka_classes;
 pub use servers::replica::StackReplica;
 pub use servers::replication::{Replication, ReplicationWords, Role};
-pub use servers::{Flavor, Options, Servers, mysql_beside};
+pub use servers::{Flavor, Options, Servers, Survives, mysql_beside};
 pub use testing::fake_clock::FakeClock;
 pub use testing::golden::{golden, golden_rows};
 pub use testing::imposed::{INIT_CONNECT, imposed};

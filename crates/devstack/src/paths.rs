@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process;
 
 use clap::Parser;
 
@@ -20,9 +21,9 @@ pub fn project_root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Creates an empty folder called `name` for a server of a single test. No other running test may use that name.
+/// Creates an empty folder for a server of a single test. No other running test of this process may use that name.
 pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
-    let dir = project_root().join(".dev/test/own").join(name);
+    let dir = project_root().join(".dev/test/own").join(format!("{name}-{}", process::id()));
     // Left by a run that was killed.
     drop(fs::remove_dir_all(&dir));
     fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;

@@ -5,19 +5,19 @@ use model::{
     view::{Bounds, PLANTED, SMALL, View},
 };
 
-use crate::searched::{assert_caught, assert_holds};
+use crate::searched::{assert_breaks, assert_holds};
 
 #[test]
 fn the_view_keeps_its_promises_in_every_small_configuration() {
     for (name, bounds) in SMALL {
-        assert_holds(name, &View::new(*bounds));
+        assert_holds(name, bounds, &View::new(*bounds));
     }
 }
 
 fn is_caught(bug: Bug) {
     let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let mistaken = View::new(Bounds { bug: Some(bug), ..*bounds });
-    assert_caught(bug, *promise, &mistaken, &View::new(*bounds));
+    assert_breaks(bug, *promise, &View::new(Bounds { bug: Some(bug), ..*bounds }));
+    assert_holds(&format!("without {bug:?}"), bounds, &View::new(*bounds));
 }
 
 is_caught! {

@@ -5,19 +5,19 @@ use model::{
     worker::{Bounds, PLANTED, SMALL, Worker},
 };
 
-use crate::searched::{assert_caught, assert_holds};
+use crate::searched::{assert_breaks, assert_holds};
 
 #[test]
 fn no_id_is_made_twice_in_any_small_configuration() {
     for (name, bounds) in SMALL {
-        assert_holds(name, &Worker::new(*bounds));
+        assert_holds(name, bounds, &Worker::new(*bounds));
     }
 }
 
 fn is_caught(bug: Bug) {
     let (_, promise, bounds) = PLANTED.iter().find(|(planted, ..)| *planted == bug).unwrap();
-    let mistaken = Worker::new(Bounds { bug: Some(bug), ..*bounds });
-    assert_caught(bug, *promise, &mistaken, &Worker::new(*bounds));
+    assert_breaks(bug, *promise, &Worker::new(Bounds { bug: Some(bug), ..*bounds }));
+    assert_holds(&format!("without {bug:?}"), bounds, &Worker::new(*bounds));
 }
 
 is_caught! {

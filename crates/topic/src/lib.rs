@@ -42,8 +42,7 @@ pub use consume::held_up::HeldUp;
 pub use consume::history::{HistorySpan, Reached, Search, find_message, read_history};
 pub use consume::member::Assignment;
 pub use consume::offsets::{
-    PartitionOffsets, committed_lag, committed_lag_before, committed_offsets, led_offsets,
-    partitions, topic_offsets,
+    OffsetReader, PartitionOffsets, committed_offsets, led_offsets, partitions, topic_offsets,
 };
 pub use consume::options::{ConsumerOptions, FetchAhead};
 pub use consume::positions::{PositionCheck, messages_at};

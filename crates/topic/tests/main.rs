@@ -13,10 +13,10 @@ use coupon::{EXPIRY_SHARDS, UserId, expiry_shard};
 use devstack::{Certificates, OwnBroker, OwnBrokers, TestServers, at_last};
 use topic::{
     BrokerProbe, Consumer, ConsumerOptions, Enqueued, FencedWriter, HEADER_TRACE_PARENT,
-    HistorySpan, Message, MessagePosition, OrderedProducer, PartitionOffsets, PositionCheck,
-    Producer, ProducerOptions, Reached, Record, Search, TableReader, TopicError, TopicLayout,
-    TopicNames, committed_lag, committed_lag_before, committed_offsets, ensure_topics,
-    find_message, led_offsets, messages_at, partitions, read_history, topic_offsets, verify,
+    HistorySpan, Message, MessagePosition, OffsetReader, OrderedProducer, PartitionOffsets,
+    PositionCheck, Producer, ProducerOptions, Reached, Record, Search, TableReader, TopicError,
+    TopicLayout, TopicNames, committed_offsets, ensure_topics, find_message, led_offsets,
+    messages_at, partitions, read_history, topic_offsets, verify,
 };
 
 /// Time after which a test fails.
@@ -119,10 +119,11 @@ async fn what_was_not_stored_comes_again_and_counts_as_lag() {
     consumer.store(&messages[5]);
     consumer.close().await.unwrap();
     let group = test.names.prefix();
-    assert_eq!(committed_lag(&test.brokers, group, &topic).await.unwrap(), 4);
-    let ends: Vec<_> = topic_offsets(&test.brokers, &topic).await.unwrap();
+    let offsets = OffsetReader::new(&test.brokers);
+    assert_eq!(offsets.committed_lag(group, &topic).await.unwrap(), 4);
+    let ends: Vec<_> = offsets.topic_offsets(&topic).await.unwrap();
     assert_eq!(ends.iter().map(|held| held.end - held.start).sum::<i64>(), 10);
-    let before = async |ends| committed_lag_before(&test.brokers, group, &topic, ends).await;
+    let before = async |ends| offsets.committed_lag_before(group, &topic, ends).await;
     assert_eq!(before(&ends).await.unwrap(), 4);
     let stored: Vec<_> =
         ends.iter().map(|held| PartitionOffsets { end: held.end.min(3), ..*held }).collect();

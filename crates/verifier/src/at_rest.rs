@@ -8,10 +8,10 @@ use mysql_store::{
     connect, validity_move,
     verify::{self, CouponCounts},
 };
-use runtime::Clock;
+use runtime::{Backoff, Clock};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
-use topic::{Message, TableReader, committed_lag, decode};
+use topic::{Message, TableReader, decode};
 
 use crate::{
     Sources, VerifyError,
@@ -20,11 +20,13 @@ use crate::{
     topics::{self, each_message},
 };
 
-/// How long a read of the topic waits for the next change; also the first pause between looks. Each pause is half as long
-/// again as the one before, up to [`PAUSE_MAX`].
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a read of the topic waits for the next change.
+const READ_WAIT: Duration = Duration::from_millis(50);
 
-/// Longest pause between looks. Each opens some clients of Kafka, and groups commit once a second.
+/// First pause between looks. The pauses grow up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+
+/// Longest pause between looks. Groups commit once a second.
 const PAUSE_MAX: Duration = Duration::from_millis(400);
 
 /// Messages read at a time.
@@ -44,7 +46,7 @@ pub async fn at_rest(
 ) -> Result<(), VerifyError> {
     let deadline = Instant::now() + within;
     let mut published = Published::default();
-    let mut pause = LOOK_EVERY;
+    let mut pause = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         let waiting_for = match unrest(sources, clock, &mut published).await {
             Ok(None) => return Ok(()),
@@ -55,8 +57,7 @@ pub async fn at_rest(
             return Err(VerifyError::NotAtRest { within, waiting_for });
         }
         // Also the pause between retries of an unreachable server, which fails at once.
-        tokio::time::sleep(pause).await;
-        pause = PAUSE_MAX.min(pause * 3 / 2);
+        pause.wait().await;
     }
 }
 
@@ -91,7 +92,7 @@ async fn unrest(
         return Ok(Some(format!("{topic} of {truth} changes are in the topic")));
     }
     for (group, topic) in lag::groups(&sources.topics) {
-        let lag = committed_lag(&sources.brokers, &group, &topic).await?;
+        let lag = sources.offsets.committed_lag(&group, &topic).await?;
         if lag != 0 {
             return Ok(Some(format!("{group} is {lag} messages behind on {topic}")));
         }
@@ -169,7 +170,7 @@ impl Published {
             }
         };
         while self.all.changes < changes || !reader.caught_up() {
-            let Ok(batch) = timeout(LOOK_EVERY, reader.next_batch(BATCH)).await else { break };
+            let Ok(batch) = timeout(READ_WAIT, reader.next_batch(BATCH)).await else { break };
             match batch {
                 Ok(batch) => batch.iter().for_each(|message| self.all.record(message)),
                 Err(error) => {

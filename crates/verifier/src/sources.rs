@@ -1,11 +1,13 @@
 //! Sources of the verifier: MySQL, the gate, the view, the topics.
 
+use std::sync::Arc;
+
 use clap::Args;
 use mysql_store::{MySqlPool, connect, migrate, verify::Reader, view_generation};
 use redis_gate::{Gate, GateRedis};
 use redis_view::{GenerationsOf, ViewStore};
 use runtime::Secret;
-use topic::TopicNames;
+use topic::{OffsetReader, TopicNames};
 
 use crate::{ProgressReporter, VerifyError};
 
@@ -47,6 +49,8 @@ pub struct Sources {
     pub gate: Gate,
     pub view: ViewStore,
     pub brokers: String,
+    /// Shared by all clones.
+    pub offsets: Arc<OffsetReader>,
     pub topics: TopicNames,
     /// Receives the verifier's progress.
     pub progress: ProgressReporter,
@@ -73,6 +77,7 @@ impl Sources {
             gate: Gate::new(redis, &settings.key_prefix),
             view,
             brokers: settings.kafka_brokers.clone(),
+            offsets: Arc::new(OffsetReader::new(&settings.kafka_brokers)),
             topics: TopicNames::new(settings.topic_prefix.clone()),
             progress: ProgressReporter::default(),
             reader,

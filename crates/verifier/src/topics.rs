@@ -14,10 +14,7 @@ use mysql_store::{
     MySqlConnection, connect,
     verify::topic_rows::{self, MovementRow},
 };
-use topic::{
-    Event, ExpiryWakeUp, Message, Op, StockMovementRow, TableReader, TemplateRow, decode,
-    topic_offsets,
-};
+use topic::{Event, ExpiryWakeUp, Message, Op, StockMovementRow, TableReader, TemplateRow, decode};
 
 use crate::{Sources, VerifyError, outcome::Findings};
 
@@ -136,7 +133,7 @@ async fn movements(
     findings: &mut Findings,
 ) -> Result<(), VerifyError> {
     let topic = sources.topics.stock_movement();
-    let offsets = topic_offsets(&sources.brokers, &topic).await?;
+    let offsets = sources.offsets.topic_offsets(&topic).await?;
     let is_whole = offsets.iter().all(|partition| partition.start == 0);
     let mut in_topic: BTreeMap<(i64, i64), (i64, u64)> = BTreeMap::new();
     each_message(sources, &topic, |message| {

@@ -7,7 +7,7 @@ use coupon::{CouponId, CouponStatus, TemplateId, UserId};
 use mysql_store::verify::topic_rows;
 use pipeline_tests::{World, until};
 use shopper::{Claimed, NewTemplate, Shopper, Wish};
-use topic::{TableReader, committed_lag, topic_offsets};
+use topic::{TableReader, topic_offsets};
 
 use crate::expiry::{broken, events};
 
@@ -146,11 +146,10 @@ async fn until_published(world: &World, versions: &BTreeSet<(i64, i64)>) {
 
 /// Waits until the consumer has processed all messages of the topic.
 async fn until_consumed(world: &World) {
-    let brokers = &world.sources.brokers;
     let topics = &world.sources.topics;
     let group = format!("{}.sync-consumer", topics.prefix());
     let topic = topics.user_coupon();
-    let lag = async || committed_lag(brokers, &group, &topic).await.unwrap();
+    let lag = async || world.sources.offsets.committed_lag(&group, &topic).await.unwrap();
     until(lag, |lag| *lag == 0).await;
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::tier::full_only;
 use crate::{
     Error, Flavor, Options, Process, Result, paths,
-    servers::{mariadb, mysql, replication::Follower, url},
+    servers::{Survives, mariadb, mysql, replication::Follower, url},
 };
 
 /// A database server that a test may stop, reconfigure or fill. Dropping the value removes it and its data.
@@ -52,7 +52,8 @@ impl OwnDatabase {
 
     async fn start_in(dir: PathBuf, flavor: Flavor, settings: &[&str]) -> Result<Self> {
         let database_arguments = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let options = Options { flavor, database_arguments, ..Options::default() };
+        let survives = Survives::Kill;
+        let options = Options { flavor, survives, database_arguments, ..Options::default() };
         let mut server = match flavor {
             Flavor::Mariadb => mariadb::prepare(&dir, &options)?,
             Flavor::Mysql => mysql::prepare(&dir, &options)?,

@@ -19,14 +19,11 @@ use crate::servers::replication::{Replication, Role};
 use crate::tier::full_only;
 use crate::{Endpoints, Error, Process, Result, Tie, paths};
 
-/// Settings of either database server: those that the tailer and the trigger need, those that make a commit durable,
-/// and those of a private server.
+/// Settings of either database server: those that the tailer and the trigger need, and those of a private server.
 pub(crate) const SETTINGS_OF_BOTH: &[&str] = &[
     "--log-bin=binlog",
     "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL",
-    "--sync-binlog=1",
-    "--innodb-flush-log-at-trx-commit=1",
     "--log-bin-trust-function-creators=ON",
     "--character-set-server=utf8mb4",
     "--default-time-zone=+00:00",
@@ -36,6 +33,30 @@ pub(crate) const SETTINGS_OF_BOTH: &[&str] = &[
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
 ];
+
+/// What a commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Survives {
+    /// A crash of the machine, as in production: each commit waits for the disk.
+    #[default]
+    PowerLoss,
+    /// A kill of the process. Tests kill no machine.
+    Kill,
+}
+
+impl Survives {
+    /// Settings of either database server.
+    const fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::PowerLoss => &["--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1"],
+            Self::Kill => &[
+                "--sync-binlog=0",
+                "--innodb-flush-log-at-trx-commit=2",
+                "--innodb-flush-method=nosync",
+            ],
+        }
+    }
+}
 
 /// The kind of database server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -87,6 +108,8 @@ pub struct Options {
     pub flavor: Flavor,
     /// Whether that server has a replica, and of which kind.
     pub replica: Option<Replication>,
+    /// What a commit of that server survives.
+    pub survives: Survives,
     /// Extra arguments of that server, which override ours, for tests of wrong settings.
     pub database_arguments: Vec<String>,
     /// Whether the broker's Java compiles hot code with full optimisation, as in production. Worthwhile when
@@ -194,13 +217,15 @@ async fn databases(dir: &Path, options: &Options) -> Result<Databases> {
     Ok(Databases { database, replica })
 }
 
-/// Starts a MySQL besides the servers in `dir`, which outlives this process, and returns its URL.
+/// Starts a MySQL for tests besides the servers in `dir`, which outlives this process, and returns its URL.
 ///
 /// # Errors
 /// As [`Servers::start`].
 pub async fn mysql_beside(dir: &Path) -> Result<String> {
     let dir = paths::absolute(dir)?;
-    let options = Options { tie: Tie::Detached, flavor: Flavor::Mysql, ..Options::default() };
+    let survives = Survives::Kill;
+    let tie = Tie::Detached;
+    let options = Options { tie, flavor: Flavor::Mysql, survives, ..Options::default() };
     let mut server = in_background(&dir, &options, mysql::prepare).await?;
     let url = url(&server);
     server.let_go();

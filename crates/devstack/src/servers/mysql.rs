@@ -63,6 +63,7 @@ pub(crate) fn prepare_as(role: Role, dir: &Path, options: &Options) -> Result<Pr
         .arguments(installation()?)
         .arguments(SETTINGS_OF_BOTH)
         .arguments(SETTINGS)
+        .arguments(options.survives.settings())
         .arguments(options.of_role(role))
         .arguments([format!("--server-id={}", datadir::server_id(&home))])
         .arguments(&options.database_arguments);

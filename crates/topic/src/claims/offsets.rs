@@ -7,6 +7,7 @@ use rdkafka::{
     Offset,
     config::FromClientConfigAndContext as _,
     consumer::{BaseConsumer, Consumer as _},
+    error::{KafkaError, RDKafkaErrorCode},
     topic_partition_list::TopicPartitionList,
 };
 use tokio::sync::OnceCell;
@@ -56,7 +57,7 @@ impl QueueOffsets {
     ///
     /// Returns an error if the broker does not answer within some seconds.
     pub async fn end(&self, partition: i32) -> Result<i64, TopicError> {
-        self.ask(move |inner, client| Ok(inner.span(client, partition)?.1)).await
+        self.ask(move |inner, client| inner.end(client, partition)).await
     }
 
     /// Returns the offset before which every claim of a partition has ended. It is never before the oldest message:
@@ -138,6 +139,21 @@ impl Inner {
     fn span(&self, client: &Client, partition: i32) -> Result<(i64, i64), TopicError> {
         let held = client.fetch_watermarks(&self.topic, partition, REQUEST_WAIT);
         held.map_err(|source| TopicError::Offsets { topic: self.topic.clone(), source })
+    }
+
+    /// The end alone, by one request where [`Inner::span`] sends two: landers ask once a second for each partition.
+    fn end(&self, client: &Client, partition: i32) -> Result<i64, TopicError> {
+        let failed = |source| TopicError::Offsets { topic: self.topic.clone(), source };
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition_offset(&self.topic, partition, Offset::End).map_err(failed)?;
+        let answer = client.offsets_for_times(asked, REQUEST_WAIT).map_err(failed)?;
+        for element in answer.elements() {
+            element.error().map_err(failed)?;
+            if let Offset::Offset(end) = element.offset() {
+                return Ok(end);
+            }
+        }
+        Err(failed(KafkaError::Global(RDKafkaErrorCode::UnknownPartition)))
     }
 
     fn committed(&self, client: &Client, partition: i32) -> Result<Option<i64>, TopicError> {

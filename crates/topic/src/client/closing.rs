@@ -21,7 +21,7 @@ const CLOSING_MAX: Duration = Duration::from_secs(15);
 /// Drops a client on a thread of its own, and waits until it has ended, at most [`CLOSING_MAX`]. Blocks.
 pub(crate) fn close<T: Send + 'static>(client: T) {
     if !ends_within(client, CLOSING_MAX) {
-        warn!("a client of Kafka did not end and is left behind: a known fault of librdkafka");
+        warn!(within = ?CLOSING_MAX, "a client of Kafka did not end and is left behind");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,9 @@ pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(5);
 /// Time a new topic may take to be created, and the interval between checks.
 const CREATED_MAX: Duration = Duration::from_secs(15);
 const CREATED_LOOK: Duration = Duration::from_millis(100);
+
+/// The group of clients that read for none. The client requires one; nothing is ever committed under it.
+const READER: &str = "offset-reader";
 
 /// Range of offsets that a partition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +45,7 @@ pub async fn topic_offsets(
 ) -> Result<Vec<PartitionOffsets>, TopicError> {
     let address = brokers.to_owned();
     let topic = topic.to_owned();
-    with_reader(brokers, "offset-reader", move |reader| watermarks(reader, &address, &topic)).await
+    with_reader(brokers, READER, move |reader| watermarks(reader, &address, &topic)).await
 }
 
 /// Like [`topic_offsets`], without the partitions that have no leader at the moment. They cannot be read, and the
@@ -53,7 +57,7 @@ pub async fn topic_offsets(
 pub async fn led_offsets(brokers: &str, topic: &str) -> Result<Vec<PartitionOffsets>, TopicError> {
     let address = brokers.to_owned();
     let topic = topic.to_owned();
-    with_reader(brokers, "offset-reader", move |reader| {
+    with_reader(brokers, READER, move |reader| {
         client::await_topics(reader.client(), &address, &[])?;
         let led = client::led_partitions(reader.client(), &topic)?;
         led.into_iter().map(|partition| watermark(reader, &topic, partition)).collect()
@@ -83,45 +87,9 @@ pub async fn partitions(brokers: &str, topic: &str) -> Result<i32, TopicError> {
 async fn partitions_now(brokers: &str, topic: &str) -> Result<i32, TopicError> {
     let address = brokers.to_owned();
     let topic = topic.to_owned();
-    with_reader(brokers, "offset-reader", move |reader| {
+    with_reader(brokers, READER, move |reader| {
         client::await_topics(reader.client(), &address, &[])?;
         client::partitions_of(reader.client(), &topic)
-    })
-    .await
-}
-
-/// Returns the number of messages that `group` has not committed, over all partitions of `topic`.
-///
-/// # Errors
-///
-/// Returns an error if no broker answers within 15 s or the offsets cannot be read.
-pub async fn committed_lag(brokers: &str, group: &str, topic: &str) -> Result<i64, TopicError> {
-    let address = brokers.to_owned();
-    let topic = topic.to_owned();
-    with_reader(brokers, group, move |reader| {
-        let ends = watermarks(reader, &address, &topic)?;
-        let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
-        Ok(ends.iter().map(|end| behind(end, &committed)).sum())
-    })
-    .await
-}
-
-/// Returns the number of messages before `ends` that `group` has not committed.
-///
-/// # Errors
-///
-/// Returns an error if no broker answers or the offsets cannot be read.
-pub async fn committed_lag_before(
-    brokers: &str,
-    group: &str,
-    topic: &str,
-    ends: &[PartitionOffsets],
-) -> Result<i64, TopicError> {
-    let topic = topic.to_owned();
-    let ends = ends.to_vec();
-    with_reader(brokers, group, move |reader| {
-        let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
-        Ok(ends.iter().map(|end| behind(end, &committed).max(0)).sum())
     })
     .await
 }
@@ -145,6 +113,118 @@ pub async fn committed_offsets(
         committed(reader, &topic, 0..partitions)
     })
     .await
+}
+
+/// Reads offsets of groups and topics again and again: it keeps a client for each group, since a new one opens three
+/// connections. A client whose read failed is replaced.
+pub struct OffsetReader {
+    brokers: String,
+    kept: Mutex<HashMap<String, BaseConsumer>>,
+}
+
+impl OffsetReader {
+    /// Creates it. The first read connects.
+    pub fn new(brokers: &str) -> Self {
+        Self { brokers: brokers.to_owned(), kept: Mutex::default() }
+    }
+
+    /// Returns the start and end offset of each partition.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s or the offsets cannot be read.
+    pub async fn topic_offsets(&self, topic: &str) -> Result<Vec<PartitionOffsets>, TopicError> {
+        let address = self.brokers.clone();
+        let topic = topic.to_owned();
+        self.read(READER, move |reader| watermarks(reader, &address, &topic)).await
+    }
+
+    /// Returns the number of messages that `group` has not committed, over all partitions of `topic`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers within 15 s or the offsets cannot be read.
+    pub async fn committed_lag(&self, group: &str, topic: &str) -> Result<i64, TopicError> {
+        let address = self.brokers.clone();
+        let topic = topic.to_owned();
+        self.read(group, move |reader| {
+            let ends = watermarks(reader, &address, &topic)?;
+            let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
+            Ok(ends.iter().map(|end| behind(end, &committed)).sum())
+        })
+        .await
+    }
+
+    /// Returns the number of messages before `ends` that `group` has not committed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no broker answers or the offsets cannot be read.
+    pub async fn committed_lag_before(
+        &self,
+        group: &str,
+        topic: &str,
+        ends: &[PartitionOffsets],
+    ) -> Result<i64, TopicError> {
+        let topic = topic.to_owned();
+        let ends = ends.to_vec();
+        self.read(group, move |reader| {
+            let committed = committed(reader, &topic, ends.iter().map(|end| end.partition))?;
+            Ok(ends.iter().map(|end| behind(end, &committed).max(0)).sum())
+        })
+        .await
+    }
+
+    /// Calls `read` with the client of `group`. A client that is kept may know a broker that is gone: after its failure a
+    /// new one tries once more.
+    async fn read<T: Send + 'static>(
+        &self,
+        group: &str,
+        read: impl Fn(&BaseConsumer) -> Result<T, TopicError> + Clone + Send + 'static,
+    ) -> Result<T, TopicError> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(group);
+        if let Some(reader) = kept
+            && let Ok(answer) = self.read_by(group, reader, read.clone()).await
+        {
+            return Ok(answer);
+        }
+        let brokers = self.brokers.clone();
+        let of = group.to_owned();
+        let new = client::blocking(move || new_reader(&brokers, &of)).await?;
+        self.read_by(group, new, read).await
+    }
+
+    /// Keeps the client if it answers.
+    async fn read_by<T: Send + 'static>(
+        &self,
+        group: &str,
+        reader: BaseConsumer,
+        read: impl FnOnce(&BaseConsumer) -> Result<T, TopicError> + Send + 'static,
+    ) -> Result<T, TopicError> {
+        let answered = client::blocking(move || match read(&reader) {
+            Ok(answer) => Ok((answer, reader)),
+            Err(error) => {
+                client::closing::close_aside(reader);
+                Err(error)
+            }
+        });
+        let (answer, reader) = answered.await?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another task may have read for the same group meanwhile.
+        let replaced = kept.insert(group.to_owned(), reader);
+        drop(kept);
+        if let Some(replaced) = replaced {
+            client::closing::close_aside(replaced);
+        }
+        Ok(answer)
+    }
+}
+
+impl Drop for OffsetReader {
+    fn drop(&mut self) {
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        kept.drain().for_each(|(_, reader)| client::closing::close_aside(reader));
+    }
 }
 
 fn committed(
@@ -179,15 +259,21 @@ async fn with_reader<T: Send + 'static>(
     group: &str,
     read: impl FnOnce(&BaseConsumer) -> Result<T, TopicError> + Send + 'static,
 ) -> Result<T, TopicError> {
-    let mut config = client::base_config(brokers);
-    config.set("group.id", group).set("enable.auto.commit", "false");
+    let brokers = brokers.to_owned();
+    let group = group.to_owned();
     client::blocking(move || {
-        let reader = config.create().map_err(TopicError::Client)?;
+        let reader = new_reader(&brokers, &group)?;
         let answer = read(&reader);
         client::closing::close_aside(reader);
         answer
     })
     .await
+}
+
+fn new_reader(brokers: &str, group: &str) -> Result<BaseConsumer, TopicError> {
+    let mut config = client::base_config(brokers);
+    config.set("group.id", group).set("enable.auto.commit", "false");
+    config.create().map_err(TopicError::Client)
 }
 
 pub(crate) fn watermarks(
@@ -216,4 +302,33 @@ fn watermark(
         .fetch_watermarks(topic, partition, REQUEST_WAIT)
         .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
     Ok(PartitionOffsets { partition, start, end })
+}
+
+#[cfg(test)]
+mod tests {
+    /// Waits for a broker that never answers.
+    mod full {
+        use std::net::TcpListener;
+
+        use devstack::TestServers;
+
+        use super::super::*;
+        use crate::{TopicLayout, TopicNames, ensure_topics};
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn a_kept_client_whose_brokers_are_gone_is_replaced() {
+            let scope = TestServers::shared().scope("kept offsets");
+            let brokers = &scope.endpoints.kafka_brokers;
+            let names = TopicNames::new(&scope.topic_prefix);
+            let layout = TopicLayout { partitions: 2, replication: 1 };
+            ensure_topics(brokers, &names, &layout).await.unwrap();
+            let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let offsets = OffsetReader::new(brokers);
+            let lost = new_reader(&nowhere.to_string(), READER).unwrap();
+            offsets.kept.lock().unwrap().insert(READER.to_owned(), lost);
+            for _ in 0..2 {
+                assert_eq!(offsets.topic_offsets(&names.expiry()).await.unwrap().len(), 2);
+            }
+        }
+    }
 }

@@ -9,10 +9,13 @@ use crate::client;
 /// Interval between commits of stored offsets. A killed consumer repeats at most this much.
 const COMMIT_INTERVAL_MS: &str = "1000";
 
-/// Maximum time the broker delays the response to a fetch that finds less than [`FetchAhead::least_bytes`]. It bounds
-/// how long a stopping broker waits for us. A message is sent at once; but a fetch that finds none costs the broker as
-/// much as one with messages, and each idle consumer sends one in this time.
-const FETCH_WAIT_MS: &str = "500";
+/// Maximum time the broker delays the response to a fetch that finds nothing. It bounds how long a stopping broker waits
+/// for us. A message is sent at once; but a fetch that finds none costs the broker as much as one with messages, and each
+/// idle consumer sends one in this time.
+const FETCH_WAIT_MS: &str = "1000";
+
+/// The same where [`FetchAhead::least_bytes`] asks for more than one message: it then delays messages too.
+const GATHER_WAIT_MS: &str = "500";
 
 /// Pause before the next fetch once [`FetchAhead::kbytes`] are buffered. With the client's default of one second a
 /// consumer drains the buffer and then idles: it reads one buffer per second, however fast the broker is.
@@ -25,7 +28,7 @@ pub struct FetchAhead {
     pub kbytes: u32,
     /// Maximum bytes of one partition in one response. A larger message comes alone.
     pub partition_bytes: u32,
-    /// Minimum bytes of a response, over all partitions; the broker waits for them at most a tenth of a second. With 1
+    /// Minimum bytes of a response, over all partitions; the broker waits for them at most half a second. With 1
     /// a new message comes at once, and costs the broker a response of its own.
     pub least_bytes: u32,
 }
@@ -69,6 +72,7 @@ impl Default for ConsumerOptions {
 impl ConsumerOptions {
     /// Returns the configuration of a member of `group`.
     pub(crate) fn config(&self, brokers: &str, group: &str) -> ClientConfig {
+        let gathers = self.fetch_ahead.least_bytes > 1;
         let mut config = client::base_config(brokers);
         config
             .set("group.id", group)
@@ -80,7 +84,7 @@ impl ConsumerOptions {
             .set("enable.auto.commit", "true")
             .set("auto.commit.interval.ms", COMMIT_INTERVAL_MS)
             .set("fetch.min.bytes", self.fetch_ahead.least_bytes.to_string())
-            .set("fetch.wait.max.ms", FETCH_WAIT_MS)
+            .set("fetch.wait.max.ms", if gathers { GATHER_WAIT_MS } else { FETCH_WAIT_MS })
             .set("queued.max.messages.kbytes", self.fetch_ahead.kbytes.to_string())
             .set("max.partition.fetch.bytes", self.fetch_ahead.partition_bytes.to_string())
             .set("fetch.queue.backoff.ms", FETCH_AGAIN_MS);

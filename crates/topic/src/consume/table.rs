@@ -22,7 +22,7 @@ use crate::{
 /// Longest time, in milliseconds, that the broker waits for new messages. A following reader sends a request at this
 /// interval, and each request costs the broker work. A reader that starts may wait this long to learn that it is at the
 /// end.
-const FOLLOWED_FETCH_MAX_MS: &str = "250";
+const FOLLOWED_FETCH_MAX_MS: &str = "500";
 
 /// Longest wait for a reader that ends: at the end of the topic, it waits this long to learn that it is the end.
 const ENDING_FETCH_MAX_MS: &str = "10";

@@ -13,7 +13,7 @@ use coupon::{CouponStatus, UserId, partition_of};
 use mysql_store::{
     MySqlConnection, connect, snapshot, user_coupon::UserCoupon, verify::topic_rows::coupons_from,
 };
-use topic::{Event, Message, Op, UserCouponRow, decode, topic_offsets};
+use topic::{Event, Message, Op, UserCouponRow, decode};
 
 use crate::{
     Outcome, Sources, VerifyError,
@@ -47,7 +47,7 @@ async fn look(sources: &Sources, findings: &mut Findings) -> Result<Looked, Veri
     let mut connection = connect::acquire(&sources.pool).await?;
     topics::are_sound(sources, &mut connection, findings).await?;
     let topic = sources.topics.user_coupon();
-    let offsets = topic_offsets(&sources.brokers, &topic).await?;
+    let offsets = sources.offsets.topic_offsets(&topic).await?;
     if offsets.iter().any(|partition| partition.start > 0) {
         let why = "the topic's retention has removed its beginning";
         return Ok(Looked::Skipped { why });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use topic::{TopicNames, committed_lag_before, topic_offsets};
+use topic::TopicNames;
 
 use crate::{
     Outcome, Sources, VerifyError,
@@ -24,9 +24,9 @@ pub(crate) async fn is_zero(sources: &Sources) -> Result<Outcome, VerifyError> {
     let give_up = Instant::now() + CATCH_UP_MAX;
     let over = count(groups.len(), "group");
     for (group, topic) in groups {
-        let ends = topic_offsets(&sources.brokers, &topic).await?;
+        let ends = sources.offsets.topic_offsets(&topic).await?;
         let lag = loop {
-            let lag = committed_lag_before(&sources.brokers, &group, &topic, &ends).await?;
+            let lag = sources.offsets.committed_lag_before(&group, &topic, &ends).await?;
             if lag == 0 || Instant::now() >= give_up {
                 break lag;
             }

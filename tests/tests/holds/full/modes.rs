@@ -9,10 +9,15 @@ use crate::queued::full::conformance::start;
 /// Distance between the user ids of two sales.
 const APART: i64 = 1_000;
 
-testkit::on_each_flavor! {
-    sold_in_each_mode:
-    in_every_mode_held_coupons_are_paid_for_cancelled_or_lapse_as_each_was_told,
-    in_every_mode_on_mysql_held_coupons_are_paid_for_cancelled_or_lapse_as_each_was_told,
+#[tokio::test]
+async fn in_every_mode_held_coupons_are_paid_for_cancelled_or_lapse_as_each_was_told() {
+    sold_in_each_mode(Flavor::Mariadb).await;
+}
+
+#[tokio::test]
+#[ignore = "its statements run on MySQL in mysql-store and landing; ./dev soak mysql"]
+async fn in_every_mode_on_mysql_held_coupons_are_paid_for_cancelled_or_lapse_as_each_was_told() {
+    sold_in_each_mode(Flavor::Mysql).await;
 }
 
 /// All sales at once. More users come than there are coupons, so units that come back are sold again.

@@ -13,6 +13,7 @@ async fn tailers_killed_and_stopped_under_load_publish_exactly_what_the_server_h
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "two minutes; ./dev soak tailer --flavor mysql"]
 async fn tailers_killed_and_stopped_under_load_publish_exactly_what_a_mysql_has_committed() {
     campaign(Flavor::Mysql, ROUNDS).await;
 }

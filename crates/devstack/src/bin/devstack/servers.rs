@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use devstack::{
-    EnvFile, Flavor, Options, Servers, TestServers, Tie, archive_kafka_classes, mysql_beside,
-    records,
+    EnvFile, Flavor, Options, Servers, Survives, TestServers, Tie, archive_kafka_classes,
+    mysql_beside, records,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,7 +29,8 @@ pub(crate) async fn up(dir: &Path, fresh: bool, flavor: Flavor, for_all_tests: b
     if for_all_tests {
         archive_kafka_classes()?;
     }
-    let options = Options { tie: Tie::Detached, flavor, ..Options::default() };
+    let survives = Survives::Kill;
+    let options = Options { tie: Tie::Detached, flavor, survives, ..Options::default() };
     let mut servers = Servers::start(dir, &options).await?;
     let mut env = EnvFile::new(env_file);
     env.set_endpoints(&servers.endpoints());
