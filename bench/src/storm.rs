@@ -22,7 +22,6 @@ use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
-use topic::topic_offsets;
 
 use crate::stage::Stage;
 
@@ -300,7 +299,7 @@ async fn lag(stage: &Stage) -> Result<i64> {
 
 async fn messages(stage: &Stage) -> Result<i64> {
     let topic = stage.sources.topics.user_coupon();
-    let offsets = topic_offsets(&stage.sources.brokers, &topic).await?;
+    let offsets = stage.sources.offsets.topic_offsets(&topic).await?;
     Ok(offsets.iter().map(|partition| partition.end).sum())
 }
 

@@ -24,7 +24,7 @@ pub fn project_root() -> PathBuf {
 /// Creates an empty folder for a server of a single test. No other running test of this process may use that name.
 pub(crate) fn own_folder(name: &str) -> Result<PathBuf> {
     let dir = project_root().join(".dev/test/own").join(format!("{name}-{}", process::id()));
-    // Left by a run that was killed.
+    // Left by a process of the same number that was killed.
     drop(fs::remove_dir_all(&dir));
     fs::create_dir_all(&dir).map_err(Error::file("create", &dir))?;
     Ok(dir)
