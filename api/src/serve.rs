@@ -41,7 +41,7 @@ use crate::{
     queue::Queue,
     receipt::Receipts,
     router::router,
-    routes::shop::batch,
+    routes::{operators::templates::halt, shop::batch},
     servers::{
         ServerHealth,
         lost_claims::{Found, LostClaims},
@@ -122,6 +122,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
+    halt::start(&app, &context);
     keep_gates(&app, &context, keeper, resolver(&config, &pool, &gate, &queue), &last);
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Begins the rebuild of a gate: meta becomes loading(E). Refused if meta knows E or a later epoch. A gate that is
 -- loading(E) stays as it is: its rebuilder asks once more before it loads, since the gate may have been lost meanwhile.
+-- A pause that was made at the gate stays: MySQL need not know it yet.
 -- The outbox stays, since its claims were accepted and land under their own epoch.
 -- KEYS  1 meta   2 users:<E>   3 inflight:<E>   4 queued:<E>   5 outbox
 -- ARGV  1 epoch E   2 run of the connection   3 highest epoch that can be one: MySQL's is E, and rises by steps
@@ -12,7 +13,7 @@ local function drop_foreign_outbox()
 end
 
 -- An unreadable meta, of whatever type, counts as no gate.
-local meta = redis.pcall('HMGET', KEYS[1], 'epoch', 'phase', 'run')
+local meta = redis.pcall('HMGET', KEYS[1], 'epoch', 'phase', 'run', 'halt')
 local known = not meta.err and whole(meta[1])
 if known and known >= tonumber(ARGV[1]) and known <= tonumber(ARGV[3]) then
     local of_this = meta[1] == ARGV[1] and meta[2] == 'loading'
@@ -25,4 +26,5 @@ end
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 drop_foreign_outbox()
 redis.call('HSET', KEYS[1], 'phase', 'loading', 'epoch', ARGV[1], 'run', ARGV[2], 'users', 0)
+if meta[4] then redis.call('HSET', KEYS[1], 'halt', meta[4]) end
 return { 1, known and meta[1] or '' }

@@ -43,7 +43,7 @@ local key, hash, id, quantity = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 local meta = redis.call('HMGET', KEYS[1],
     'phase', 'epoch', 'run', 'users', 'state', 'starts', 'ends', 'limit', 'stock', 'mode',
-    'lapses_allowed')
+    'lapses_allowed', 'halt')
 local phase, current, users, state, mode = meta[1], meta[2], meta[4], meta[5], meta[10]
 if phase ~= 'open' or meta[3] ~= run then return { NOT_LOADED } end
 if current ~= epoch then
@@ -105,7 +105,7 @@ end
 if state == 'ended' then return refused(ENDED) end
 if now < starts then return refused(NOT_OPEN, meta[6]) end
 if now >= ends then return refused(CLOSED) end
-if state == 'paused' or state == 'draft' then return refused(PAUSED) end
+if state == 'paused' or state == 'draft' or meta[12] then return refused(PAUSED) end
 -- Nor does a gate decide anything by a state that no template has.
 if state ~= 'published' then return { NOT_LOADED } end
 

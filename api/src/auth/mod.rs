@@ -95,6 +95,10 @@ pub(crate) struct AnyOperator(pub(crate) Operator);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OnCall;
 
+/// An operator whose key may be of a while ago if MySQL is away. Such a request must not change MySQL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RecentOperator(pub(crate) Operator);
+
 /// A shop's checkout: an operator whose key has the scope `redeem`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redeemer(pub(crate) Operator);
@@ -275,9 +279,20 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await?;
+        let RecentOperator(operator) = RecentOperator::from_request_parts(parts, state).await?;
         operator.needs_on_call()?;
         Ok(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for RecentOperator
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await.map(Self)
     }
 }
 

@@ -141,7 +141,7 @@ const CASES: [Case; 29] = [
         change: |it| {
             it.processes.retain(|one| {
                 one.kind != Some(Kind::OutboxRelay) && one.kind != Some(Kind::ClaimLander)
-            })
+            });
         },
         condition: Condition::Well,
         abilities: "wuwww",

@@ -258,4 +258,14 @@ pub enum Bug {
     /// A failover forgets that the number was taken. Not a mistake of the code: what a lossy failover costs, and why a
     /// number is chosen at random.
     TakingLost,
+    /// A new epoch of the gate forgets a pause that was made there.
+    BeginForgetsHalt,
+    /// A pause at the gate is lifted there before MySQL has it.
+    HaltLiftedBeforeItsRecord,
+    /// A pause at the gate is lifted there before the gate knows MySQL's state.
+    HaltLiftedUntold,
+    /// A pause at the gate is carried over again by a process that found it before it was lifted.
+    HaltRecordedTwice,
+    /// A resume does not carry over a pause at the gate first.
+    ResumeBeforeHalt,
 }

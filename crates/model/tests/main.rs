@@ -37,6 +37,7 @@ macro_rules! holds {
 
 mod claim;
 mod failover;
+mod halted;
 mod holds;
 mod mixed;
 mod queued;

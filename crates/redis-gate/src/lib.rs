@@ -32,7 +32,7 @@ pub use flights::{Flights, InFlight};
 pub use gate::Gate;
 pub use inspect::{Held, Meta, Phase};
 pub use many::{CheckedGate, KeyFault, QuietGate, Reach, SoldOutGate, SoldOutLook};
-pub use operator::{Moved, Unloaded};
+pub use operator::{Halted, Moved, Unloaded};
 pub use outbox::{OutboxFrom, OutboxRead};
 pub use outbox_entry::{OutboxEntry, OutboxError};
 pub use rebuild::{LOAD_USERS_MAX, OpenFacts};

@@ -22,6 +22,17 @@ pub enum Moved {
     OtherEpoch(Epoch),
 }
 
+/// Result of a pause at the gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Halted {
+    /// Claims are refused as paused from now on.
+    Now,
+    /// Another pause was made before, which stays.
+    Before(String),
+    /// The gate is absent, loading, or of another run, so it admits no claim.
+    NotOpen,
+}
+
 /// Result of unloading a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unloaded {
@@ -82,6 +93,36 @@ impl Gate {
             0 => Some(false),
             _ => None,
         })
+    }
+
+    /// Pauses the template at its gate, whatever MySQL says, until [`Gate::lift_halt`] of the same text.
+    ///
+    /// # Errors
+    /// [`GateError::Unknown`]: call again; it takes effect once.
+    pub async fn halt(&self, template: TemplateId, halt: &str) -> Result<Halted, GateError> {
+        let live = self.live(template).await?;
+        let mut call = self.scripts.halt.key(self.keys(template).meta());
+        call.arg(live.run.as_str()).arg(halt);
+        let (halted, before): (i64, String) = self.invoke("halt", live, &call).await?;
+        Ok(match halted {
+            1 => Halted::Now,
+            // The call was sent twice.
+            0 if before == halt => Halted::Now,
+            0 => Halted::Before(before),
+            _ => Halted::NotOpen,
+        })
+    }
+
+    /// Lifts a pause that was made at the gate. Returns whether it was there.
+    ///
+    /// # Errors
+    /// [`GateError::Unknown`]: call again; it takes effect once.
+    pub async fn lift_halt(&self, template: TemplateId, halt: &str) -> Result<bool, GateError> {
+        let live = self.live(template).await?;
+        let mut call = self.scripts.lift_halt.key(self.keys(template).meta());
+        call.arg(halt);
+        let lifted: i64 = self.invoke("lift_halt", live, &call).await?;
+        Ok(lifted == 1)
     }
 
     /// Removes the gate of a template that gives out no coupons any more at `now`.

@@ -11,7 +11,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, ClaimMode, Epoch, RequestId, TemplateState, UserId};
 use proptest::prelude::*;
 use redis_gate::{
-    Entry, Moved, OpenFacts, Phase, QueueOptions, Refusal, RequestState, Run, Unloaded, Verdict,
+    Entry, Halted, Moved, OpenFacts, Phase, QueueOptions, Refusal, RequestState, Run, Unloaded,
+    Verdict,
 };
 
 use crate::harness::{EPOCH, TEMPLATE, TestGate, claim, facts, now};
@@ -27,6 +28,9 @@ const CLAIMS_MAX: usize = 63;
 
 /// Beyond 2^53, where Lua's numbers are no longer exact.
 const FIRST_ID: i64 = (1 << 53) + 1;
+
+/// The pause of all commands.
+const HALT: &str = "a pause";
 
 const RULES: Rules = Rules { requests_kept: REQUESTS_KEPT, bug: None };
 
@@ -51,6 +55,8 @@ enum Command {
     Open { version: u8, state: TemplateState, stock: i16, movement: u8, epoch: i8 },
     ApplyMovement { seq: u8, delta: i16, epoch: i8 },
     SetState { version: u8, state: TemplateState, epoch: i8 },
+    Halt,
+    LiftHalt,
     Unload { when: u8, epoch: i8 },
     LoseAll,
     LoseUser { user: u8 },
@@ -110,6 +116,8 @@ fn any_command() -> impl Strategy<Value = Command> {
             state,
             epoch
         }),
+        Just(Command::Halt),
+        Just(Command::LiftHalt),
     ];
     let loss = prop_oneof![
         (when(), epoch()).prop_map(|(when, epoch)| Command::Unload { when, epoch }),
@@ -198,6 +206,16 @@ impl Pair {
                 let call = self.gate.gate.set_state(TEMPLATE, there, version.into(), state, mode);
                 let set = self.model.set_state(RULES, epoch, version, state, mode);
                 assert_eq!(call.await.unwrap(), set);
+            }
+            Command::Halt => {
+                let halted = self.gate.gate.halt(TEMPLATE, HALT).await.unwrap();
+                assert_eq!(halted == Halted::Now, self.model.halt(RULES));
+            }
+            Command::LiftHalt => {
+                let was_there = self.model.meta.is_some_and(|meta| meta.halted);
+                self.model.lift_halt();
+                let lifted = self.gate.gate.lift_halt(TEMPLATE, HALT).await.unwrap();
+                assert_eq!(lifted, was_there);
             }
             Command::Unload { when, epoch } => {
                 let epoch = self.epoch(epoch);
@@ -325,6 +343,7 @@ impl Pair {
         };
         assert_eq!((there.phase, there.epoch), (phase, real(here.epoch)));
         assert_eq!((there.users, there.of_this_run), (here.users.into(), here.run == 0));
+        assert_eq!(there.halt.as_deref(), here.halted.then_some(HALT));
         let model::OpenFacts { version, stock, movement, .. } = here.facts;
         let facts = (version.into(), stock.into(), movement.into());
         assert_eq!((there.version, there.stock, there.movement), facts);

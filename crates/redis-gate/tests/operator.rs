@@ -2,7 +2,9 @@
 
 use chrono::TimeDelta;
 use coupon::{ClaimMode, Epoch, TemplateState, UserId};
-use redis_gate::{GateError, Moved, OpenFacts, Phase, QueueOptions, Refusal, Unloaded, Verdict};
+use redis_gate::{
+    GateError, Halted, Moved, OpenFacts, Phase, QueueOptions, Refusal, Unloaded, Verdict,
+};
 
 use crate::harness::{EPOCH, OwnRedis, TEMPLATE, TestGate, USER, claim, facts, now, refused};
 
@@ -217,4 +219,46 @@ async fn a_full_gate_can_still_be_cut_paused_and_unloaded() {
     let ended = TemplateState::Ended;
     assert_eq!(set_state(&gate, EPOCH, 2, ended).await, Some(true));
     assert_eq!(unload(&gate).await, Unloaded::Gone);
+}
+
+#[tokio::test]
+async fn a_pause_at_the_gate_refuses_claims_in_every_state_and_epoch_until_it_is_lifted() {
+    let gate = TestGate::open("halt", facts()).await;
+    let admitted = claim(USER, "a", 1);
+    gate.admit(&admitted).await;
+    assert_eq!(gate.gate.halt(TEMPLATE, "first").await.unwrap(), Halted::Now);
+    assert_eq!(gate.gate.halt(TEMPLATE, "first").await.unwrap(), Halted::Now, "sent twice");
+    let second = gate.gate.halt(TEMPLATE, "second").await.unwrap();
+    assert_eq!(second, Halted::Before("first".to_owned()));
+    assert_eq!(gate.claim(&claim(UserId(71), "a", 1)).await, refused(Refusal::Paused));
+    let replay = gate.replay_of(&admitted, redis_gate::RequestState::Pending).await;
+    assert_eq!(gate.claim(&admitted).await, replay, "what was admitted before is not refused");
+    assert_eq!(gate.settle(&admitted).await, Some(1));
+
+    assert_eq!(set_state(&gate, EPOCH, 9, TemplateState::Published).await, Some(true));
+    assert_eq!(gate.claim(&claim(UserId(71), "b", 1)).await, refused(Refusal::Paused));
+    gate.rebuild(NEWER, OpenFacts { version: 10, ..facts() }).await;
+    let ask = async |user| {
+        let asked = claim(UserId(user), "c", 1);
+        gate.gate.claim(&asked, NEWER, now(), QueueOptions::direct()).await.unwrap()
+    };
+    assert_eq!(ask(71).await, refused(Refusal::Paused));
+
+    assert!(!gate.gate.lift_halt(TEMPLATE, "second").await.unwrap(), "another's");
+    assert_eq!(ask(71).await, refused(Refusal::Paused));
+    assert!(gate.gate.lift_halt(TEMPLATE, "first").await.unwrap());
+    assert!(!gate.gate.lift_halt(TEMPLATE, "first").await.unwrap());
+    assert!(matches!(ask(71).await, Verdict::Admitted { .. }));
+}
+
+#[tokio::test]
+async fn a_gate_that_admits_nothing_cannot_be_paused() {
+    let gate = TestGate::absent("halt elsewhere").await;
+    assert_eq!(gate.gate.halt(TEMPLATE, "a").await.unwrap(), Halted::NotOpen);
+    assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
+    assert_eq!(gate.gate.halt(TEMPLATE, "a").await.unwrap(), Halted::NotOpen);
+    assert!(gate.gate.open(TEMPLATE, EPOCH, &facts()).await.unwrap());
+    gate.set_meta("run", "another/run").await;
+    assert_eq!(gate.gate.halt(TEMPLATE, "a").await.unwrap(), Halted::NotOpen);
+    assert!(!gate.gate.lift_halt(TEMPLATE, "a").await.unwrap());
 }

@@ -74,7 +74,7 @@ pub async fn ensure_topics(
         .map_err(TopicError::Client)?;
     let address = brokers.to_owned();
     let admin = client::blocking(move || {
-        client::await_topics(admin.inner(), &address, &[])?;
+        client::await_broker(admin.inner(), &address)?;
         Ok(admin)
     })
     .await?;

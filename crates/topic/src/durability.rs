@@ -16,12 +16,8 @@ use rdkafka::{
 use crate::{
     TopicError, TopicNames,
     admin::{MIN_IN_SYNC, MIN_IN_SYNC_COPIES, REPLICATION_FOR_TWO_COPIES},
-    client::{self, probe::Silent},
+    client::{self, OFFSETS, probe::Silent},
 };
-
-/// Kafka's own topic with the offsets that groups have committed. The first member of any group makes the brokers make
-/// it.
-const OFFSETS: &str = "__consumer_offsets";
 
 /// The brokers' setting for its copies.
 const OFFSETS_COPIES: &str = "offsets.topic.replication.factor";
@@ -106,16 +102,18 @@ impl Cluster {
         brokers: &str,
         ours: &[String],
     ) -> Result<Self, TopicError> {
-        client::await_topics(kafka, brokers, &[])?;
-        let metadata = kafka
-            .fetch_metadata(None, client::METADATA_WAIT)
-            .map_err(|source| TopicError::Settings { of: "the topics".to_owned(), source })?;
+        client::await_broker(kafka, brokers)?;
+        let ask = |topic: &str| {
+            let asked = kafka.fetch_metadata(Some(topic), client::METADATA_WAIT);
+            asked.map_err(|source| TopicError::Settings { of: "the topics".to_owned(), source })
+        };
         let mut topics = BTreeMap::new();
         for topic in ours {
-            let copies = copies_of(&metadata, topic);
+            let copies = copies_of(&ask(topic)?, topic);
             let missing = || TopicError::MissingTopic { topic: topic.clone() };
             topics.insert(topic.clone(), copies.ok_or_else(missing)?);
         }
+        let metadata = ask(OFFSETS)?;
         topics.extend(copies_of(&metadata, OFFSETS).map(|copies| (OFFSETS.to_owned(), copies)));
         let brokers = metadata.brokers().iter().map(|broker| Broker {
             id: broker.id(),

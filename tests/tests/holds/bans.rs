@@ -62,8 +62,8 @@ async fn an_abandoned_claim_of_three_counts_three_lapses_and_the_template_says_t
         ..new.held_for(SHORT)
     };
     let template = world.template(9, three).await;
-    let (anna, _) = claimed(&world, template, 1, "a cart", 3).await;
-    claimed(&world, template, 2, "a cart", 2).await;
+    let (anna, _) = claimed(&world, template, 1, "a-cart", 3).await;
+    claimed(&world, template, 2, "a-cart", 2).await;
     world.until(template, |counts| counts.lapsed == 5).await;
     for (user, lapses, banned) in [(1, 3, true), (2, 2, false)] {
         let shown = get(api, &format!("/v1/templates/{template}/users/{user}")).await;

@@ -103,7 +103,7 @@ mod full {
         gate.server.kill().unwrap();
         let said = cli.run(&format!("template publish {draft}")).await;
         assert_eq!(said.code, 3, "{said:?}");
-        assert!(said.err.starts_with("The change is made"), "{said:?}");
+        assert!(said.err.starts_with("coupon: The change is made"), "{said:?}");
         assert!(!said.err.contains("unknown"), "{said:?}");
         let said = cli.run(&format!("template publish {draft} --json")).await;
         let said: Value = serde_json::from_str(&said.err).unwrap();

@@ -159,6 +159,7 @@ async fn a_page_shows_the_total_before_the_window_and_as_stock_movements_change_
         let path = format!("/v1/templates/{template}/stock-movements");
         let moved = api.operator(Method::POST, &path).header("idempotency-key", total.to_string());
         let moved = moved.json(&json!({ "delta": delta, "reason": "test" }));
+        let moved = moved.header("if-match", "*");
         let answer = api.send(moved).await.unwrap();
         assert!(answer.status < 300, "{answer:?}");
         let shown = until_total(&world, template, total).await;

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     pin::pin,
-    sync::{Arc, Mutex as Lock, PoisonError},
+    sync::{Arc, Mutex as Lock, MutexGuard as LockGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -58,6 +58,8 @@ pub struct Gates {
     not_loaded: Arc<Lock<NotLoaded>>,
     /// Rebuilds that this process is making, or that failed a moment ago.
     pub(super) attempts: Arc<Attempts>,
+    /// Pauses that were made at gates and are not known to be in MySQL.
+    halts: Arc<Lock<HashMap<TemplateId, Arc<str>>>>,
     /// Templates that are over and whose queues are known closed, or were never used, and their versions.
     pub(super) queues_closed: Arc<Lock<HashMap<TemplateId, i64>>>,
 }
@@ -109,6 +111,7 @@ impl Gates {
             rebuilding: Arc::default(),
             not_loaded: Arc::default(),
             attempts: Arc::default(),
+            halts: Arc::default(),
             queues_closed: Arc::default(),
         };
         (gates.clone(), Keeper::new(gates, asked))
@@ -187,6 +190,29 @@ impl Gates {
         let checked = seen.is_some().then(Instant::now);
         let last = NotLoaded { templates: seen.unwrap_or_default(), checked };
         *self.not_loaded.lock().unwrap_or_else(PoisonError::into_inner) = last;
+    }
+
+    /// Notes a pause that was made or found at a gate, so that it is carried over to MySQL.
+    pub fn note_halt(&self, template: TemplateId, halt: &str) {
+        self.lock_halts().insert(template, halt.into());
+    }
+
+    /// Returns the pauses that were noted.
+    pub fn halts(&self) -> Vec<(TemplateId, Arc<str>)> {
+        self.lock_halts().iter().map(|(id, halt)| (*id, Arc::clone(halt))).collect()
+    }
+
+    pub fn halt_of(&self, template: TemplateId) -> Option<Arc<str>> {
+        self.lock_halts().get(&template).cloned()
+    }
+
+    /// Forgets a pause, unless another one was noted meanwhile.
+    pub fn forget_halt(&self, template: TemplateId, halt: &str) {
+        self.lock_halts().retain(|id, noted| *id != template || **noted != *halt);
+    }
+
+    fn lock_halts(&self) -> LockGuard<'_, HashMap<TemplateId, Arc<str>>> {
+        self.halts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for the end of the next check of the gates.

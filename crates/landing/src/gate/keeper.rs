@@ -105,6 +105,8 @@ impl Keeper {
         loop {
             if let Err(error) = self.look(clock()).await {
                 self.gates.note_not_loaded(None);
+                // A gate that an operator pauses meanwhile is looked at behind the outage.
+                self.unchanged = UnchangedGates::default();
                 runtime::seldom!("the gates could not be looked at", runtime::report(&error));
                 // What was not loaded is not known to be loaded now, and its window comes nearer.
                 show_next_opening(&self.not_loaded, clock());
@@ -169,14 +171,12 @@ impl Keeper {
         let passed = self.unchanged.pass_over(self.gates.gate(), all).await;
         for watched in watched {
             let id = watched.template.id;
+            let is_wanted = self.gates.wants(&watched.template, now);
             let looked = if passed.contains(&id) {
                 Ok(())
             } else if let Err(error) = reach.to(id) {
-                if self.gates.wants(&watched.template, now) {
-                    self.not_loaded.push((id, watched.template.window.starts_at));
-                }
                 Err(error.into())
-            } else if self.gates.wants(&watched.template, now) {
+            } else if is_wanted {
                 self.unwanted.remove(&id);
                 let kept = self.keep_audited(&watched).await;
                 self.replace_unreadable(id, kept).await
@@ -189,6 +189,9 @@ impl Keeper {
             if let Err(error) = looked {
                 let why = format!("template {id}: {}", runtime::report(&error));
                 runtime::seldom!("a gate is not kept", why);
+                if is_wanted && self.not_loaded.iter().all(|(noted, _)| *noted != id) {
+                    self.not_loaded.push((id, watched.template.window.starts_at));
+                }
             }
         }
         self.close_queues(&unclosed).await;
@@ -225,13 +228,14 @@ impl Keeper {
         self.gates.note_not_loaded(Some(self.not_loaded.clone()));
     }
 
-    /// Publishes every wanted gate as not loaded: their server is away, and a window that opens meanwhile opens without
-    /// one.
+    /// Publishes in how many seconds the first wanted gate is needed, as if none were loaded: their server is away, and
+    /// a window that opens meanwhile opens without one. What is loaded is not known.
     fn show_none_loaded(&mut self, watched: &[Watched], now: DateTime<Utc>) {
         let wanted = watched.iter().filter(|one| self.gates.wants(&one.template, now));
         self.not_loaded =
             wanted.map(|one| (one.template.id, one.template.window.starts_at)).collect();
-        self.show_not_loaded(now);
+        show_next_opening(&self.not_loaded, now);
+        self.gates.note_not_loaded(None);
     }
 
     /// Keeps a gate; rebuilds it if its account is wrong.
@@ -270,6 +274,9 @@ impl Keeper {
         let stock = &watched.stock;
         // Read after MySQL: `holds_too_much` and what is in `wrong.rs` rely on this order.
         let meta = self.gates.gate().meta(template.id).await?;
+        if let Some(halt) = meta.as_ref().and_then(|meta| meta.halt.as_ref()) {
+            self.gates.note_halt(template.id, halt);
+        }
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
         let is_closed = !meta.as_ref().is_some_and(open);
         let unreadable = meta.as_ref().filter(|meta| meta.of_this_run);

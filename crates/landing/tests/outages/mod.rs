@@ -230,13 +230,13 @@ mod full {
         keeper.look(now()).await.unwrap();
         assert!(gauges.value(metric::NOT_LOADED_OPENS.name).is_nan(), "all are loaded");
         servers.gate.kill().unwrap();
-        let kept = keeper.look(now()).await;
-        assert!(matches!(kept, Err(RebuildError::Gate(_))), "{kept:?}");
+        // A check that begins before the closed connection is noticed fails at each template.
+        until_true(async || matches!(keeper.look(now()).await, Err(RebuildError::Gate(_)))).await;
         assert!(gauges.value(metric::NOT_LOADED_OPENS.name) <= 0.0, "its window is open");
-        assert_eq!(gates.not_loaded().len(), 1);
+        assert_eq!(gates.not_loaded(), None, "nobody knows what the gate holds");
         servers.gate.start().await.unwrap();
-        until_true(async || keeper.look(now()).await.is_ok() && gates.not_loaded().is_empty())
-            .await;
+        let is_all_loaded = || gates.not_loaded().is_some_and(|absent| absent.is_empty());
+        until_true(async || keeper.look(now()).await.is_ok() && is_all_loaded()).await;
         assert!(gauges.value(metric::NOT_LOADED_OPENS.name).is_nan(), "loaded anew");
         world.assert_gate_equals_mysql().await;
     }

@@ -82,6 +82,8 @@ pub struct Bounds {
     pub hidden: bool,
     /// Whether the old primary of a failover takes commits for a while.
     pub two_primaries: bool,
+    /// Whether the operator pauses the template at the gate once.
+    pub halts: bool,
     /// Number of apis that refuse from memory. Without them time does not pass.
     pub apis: usize,
     /// A planted mistake.
@@ -224,6 +226,7 @@ impl Bounds {
         cancels: &[],
         hidden: false,
         two_primaries: false,
+        halts: false,
         apis: 0,
         bug: None,
     };

@@ -28,6 +28,7 @@ impl Hash for State {
             queue,
             holds,
             memory,
+            halt,
             left,
             broken,
             ..
@@ -44,6 +45,7 @@ impl Hash for State {
         }
         holds.hash(to);
         memory.hash(to);
+        halt.hash(to);
         left.hash(to);
         broken.hash(to);
     }

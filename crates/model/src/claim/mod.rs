@@ -13,6 +13,7 @@ pub mod bounds;
 mod check;
 mod failover;
 mod faults;
+mod halt;
 mod hash;
 mod holds;
 mod keeper;
@@ -80,6 +81,7 @@ enum Who {
     Api(usize),
     Client,
     Keeper,
+    Carrier(usize),
     Operator,
     Consumer,
     Network,
@@ -209,6 +211,7 @@ impl Model for Protocol {
             queue: state::Queue::default(),
             holds: state::Holds::default(),
             memory: state::Memory::new(self.bounds.apis),
+            halt: state::Halt::default(),
             left: self.bounds.left,
             broken: None,
         };
@@ -230,6 +233,7 @@ impl Model for Protocol {
         }
         self.check(state, next);
         self.operate(state, next);
+        self.halt(state, next);
         self.deliver(state, next);
         self.arrive(state, next);
         self.strike(state, next);
@@ -292,6 +296,7 @@ impl fmt::Display for Step {
             Who::Api(which) => write!(f, "api {which}")?,
             Who::Client => write!(f, "client")?,
             Who::Keeper => write!(f, "keeper")?,
+            Who::Carrier(which) => write!(f, "carrier {which}")?,
             Who::Operator => write!(f, "operator")?,
             Who::Consumer => write!(f, "consumer")?,
             Who::Network => write!(f, "network")?,

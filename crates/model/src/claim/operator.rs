@@ -21,9 +21,20 @@ impl Protocol {
         if state.truth.hidden.is_some() {
             return;
         }
+        if self.bounds.halts && state.operator.looked.is_none() {
+            next.push((
+                step(Who::Operator, "looks for a pause at the gate"),
+                self.look_for_halt(state),
+            ));
+            return;
+        }
         let mut after = *state;
         after.operator.committed += 1;
         let tell = self.change(&mut after, *change);
+        if *change == Change::Resume && tell == Tell::State {
+            after.halt.resumed(state.operator.looked);
+        }
+        after.operator.looked = None;
         if !self.bounds.coarse {
             after.operator.tell = tell;
         }

@@ -92,6 +92,10 @@ promises! {
     LostHistoryIsNotValid: "a gate of a lost history becomes valid",
     /// No api tells a user who was answered 201 or 202 that the template is sold out.
     AnsweredIsNotRefused: "a user who was answered is refused from memory",
+    /// After a pause at the gate was answered no claim is admitted until an operator resumes.
+    HaltHolds: "a claim is admitted after a pause at the gate",
+    /// A pause at the gate is not carried over to MySQL after a resume that began behind it.
+    ResumeStands: "a resume is undone by a pause before it",
     /// The gate would have refused the user at some moment within the last lease. So every api sees a change at the
     /// gate, for this user or for all, within a lease.
     AsTheGateDid: "refused from memory, and for longer than a lease not by the gate",

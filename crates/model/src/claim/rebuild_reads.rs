@@ -122,6 +122,9 @@ impl Protocol {
         let Rebuilder { epoch, history, .. } = state.rebuilders[which];
         let begun = self.is_of_server(state, which) && state.gate.begin(epoch);
         if begun {
+            if self.has(Bug::BeginForgetsHalt) {
+                state.gate.lift_halt();
+            }
             state.servers.gate_history = history;
         }
         begun

@@ -9,6 +9,7 @@ use super::{
 };
 pub use super::{
     failover::Servers,
+    halt::{Carrier, Halt},
     holds::state::{Cancel, Holds, Payment},
     queue::state::{Lander, Looker, Orphan, Outcome, Queue, Relay},
     sold_out::Memory,
@@ -46,6 +47,7 @@ pub struct State {
     pub queue: Queue,
     pub holds: Holds,
     pub memory: Memory,
+    pub halt: Halt,
     pub left: Left,
     /// A promise that the last step broke.
     pub broken: Option<Promise>,
@@ -242,6 +244,8 @@ pub struct Operator {
     pub committed: u8,
     /// What must still be sent to the gate.
     pub tell: Tell,
+    /// Whether a pause at the gate was looked for before the next change, and whether it was answered by then.
+    pub looked: Option<bool>,
     /// Whether a change was lost on its way, with its sender or its packet, so that only the keeper updates the gate.
     pub send_lost: bool,
 }

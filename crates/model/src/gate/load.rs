@@ -24,9 +24,11 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
     }
 
     fn restart(&mut self, epoch: u8) {
+        let halted = self.meta.is_some_and(|meta| meta.halted);
         self.clear();
         let facts = OpenFacts::UNKNOWN;
-        self.meta = Some(Meta { phase: Phase::Loading, epoch, run: self.run, users: 0, facts });
+        let run = self.run;
+        self.meta = Some(Meta { phase: Phase::Loading, epoch, run, users: 0, halted, facts });
     }
 
     /// Removes the keys of an epoch.

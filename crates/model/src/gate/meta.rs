@@ -14,6 +14,8 @@ pub struct Meta {
     pub run: u8,
     /// Number of entries that there must be.
     pub users: u8,
+    /// Whether an operator paused the template at the gate, and MySQL need not know it yet.
+    pub halted: bool,
     /// The other fields; of a loading gate at most version, state and mode are known.
     pub facts: OpenFacts,
 }

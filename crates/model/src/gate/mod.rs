@@ -145,10 +145,10 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         if !complete {
             return Verdict::NotLoaded;
         }
-        let facts = meta.facts;
-        let epoch = meta.epoch;
+        let meta = *meta;
+        let Meta { epoch, facts, .. } = meta;
         let entry = self.entry(claim.user);
-        let refused = verdict::refusal(&facts, &entry, now, claim.quantity)
+        let refused = verdict::refusal(&meta, &entry, now, claim.quantity)
             .map(|refusal| verdict::refused(rules, &facts, &entry, refusal));
         if let Some(refused) = refused.filter(|refused| refused.comes_first(rules)) {
             return refused;
@@ -266,5 +266,18 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         facts.state = state;
         facts.mode = mode;
         Some(true)
+    }
+
+    /// `halt.lua`: pauses an open gate, whatever MySQL says. Returns whether it is paused now.
+    pub fn halt(&mut self, rules: Rules) -> bool {
+        let open = self.meta_of_run(rules).filter(|meta| meta.phase == Phase::Open);
+        open.map(|meta| meta.halted = true).is_some()
+    }
+
+    /// `lift_halt.lua`, in any epoch.
+    pub fn lift_halt(&mut self) {
+        if let Some(meta) = &mut self.meta {
+            meta.halted = false;
+        }
     }
 }

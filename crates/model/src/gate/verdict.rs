@@ -2,7 +2,7 @@
 
 use coupon::TemplateState;
 
-use super::{Entry, Message, Numbers, OpenFacts, RequestState, Rules};
+use super::{Entry, Message, Meta, Numbers, OpenFacts, RequestState, Rules};
 use crate::Bug;
 
 /// A claim as the gate sees it.
@@ -120,11 +120,12 @@ pub enum Unloaded {
 
 /// Returns the first refusal that applies, in the order of `claim.lua`.
 pub(super) fn refusal<const R: usize>(
-    facts: &OpenFacts,
+    meta: &Meta,
     entry: &Entry<R>,
     now: u8,
     quantity: u8,
 ) -> Option<Refusal> {
+    let facts = &meta.facts;
     let taken = entry.taken.count();
     if facts.state == TemplateState::Ended {
         Some(Refusal::Ended)
@@ -132,7 +133,7 @@ pub(super) fn refusal<const R: usize>(
         Some(Refusal::NotOpen)
     } else if now >= facts.ends_at {
         Some(Refusal::Closed)
-    } else if facts.state != TemplateState::Published {
+    } else if facts.state != TemplateState::Published || meta.halted {
         Some(Refusal::Paused)
     } else if facts.lapses_allowed > 0 && entry.lapses >= facts.lapses_allowed {
         Some(Refusal::Banned)

@@ -40,6 +40,10 @@ const SOCKET_TIMEOUT_MS: &str = "10000";
 /// Maximum pause between reconnects: the client's default of 10 s would show up as lag after each outage.
 const RECONNECT_MAX_MS: &str = "1000";
 
+/// Kafka's own topic with the offsets that groups have committed. The first member of any group makes the brokers make
+/// it.
+pub(crate) const OFFSETS: &str = "__consumer_offsets";
+
 /// Returns the settings that every client starts from.
 pub(crate) fn base_config(brokers: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
@@ -146,20 +150,31 @@ where
     tokio::task::spawn_blocking(call).await.map_err(TopicError::Interrupted)?
 }
 
+/// Waits until a broker answers, at most [`CONNECT_WAIT`]. It is asked for one topic, because an answer with all topics
+/// grows with the cluster. A broker may create a topic that a producer asks for, so it is Kafka's own.
+pub(crate) fn await_broker<C: ClientContext>(
+    client: &Client<C>,
+    brokers: &str,
+) -> Result<(), TopicError> {
+    await_answer(brokers, || client.fetch_metadata(Some(OFFSETS), METADATA_WAIT).map(|_| Ok(())))
+}
+
 /// Waits until a broker answers and every topic of `topics` has leaders, at most [`CONNECT_WAIT`].
 pub(crate) fn await_topics<C: ClientContext>(
     client: &Client<C>,
     brokers: &str,
     topics: &[String],
 ) -> Result<(), TopicError> {
+    await_answer(brokers, || all_led(client, topics))
+}
+
+fn await_answer(
+    brokers: &str,
+    ask: impl Fn() -> KafkaResult<Result<(), TopicError>>,
+) -> Result<(), TopicError> {
     let deadline = Instant::now() + CONNECT_WAIT;
     loop {
-        let asked = if topics.is_empty() {
-            client.fetch_metadata(None, METADATA_WAIT).map(|_| Ok(()))
-        } else {
-            all_led(client, topics)
-        };
-        let failure = match asked {
+        let failure = match ask() {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(failure)) => failure,
             Err(source) => TopicError::Unreachable {

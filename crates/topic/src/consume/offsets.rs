@@ -10,6 +10,7 @@ use rdkafka::{
     Offset,
     consumer::{BaseConsumer, Consumer as _},
     topic_partition_list::TopicPartitionList,
+    types::RDKafkaErrorCode,
 };
 
 use crate::{TopicError, client};
@@ -58,7 +59,7 @@ pub async fn led_offsets(brokers: &str, topic: &str) -> Result<Vec<PartitionOffs
     let address = brokers.to_owned();
     let topic = topic.to_owned();
     with_reader(brokers, READER, move |reader| {
-        client::await_topics(reader.client(), &address, &[])?;
+        client::await_broker(reader.client(), &address)?;
         let led = client::led_partitions(reader.client(), &topic)?;
         led.into_iter().map(|partition| watermark(reader, &topic, partition)).collect()
     })
@@ -88,7 +89,7 @@ async fn partitions_now(brokers: &str, topic: &str) -> Result<i32, TopicError> {
     let address = brokers.to_owned();
     let topic = topic.to_owned();
     with_reader(brokers, READER, move |reader| {
-        client::await_topics(reader.client(), &address, &[])?;
+        client::await_broker(reader.client(), &address)?;
         client::partitions_of(reader.client(), &topic)
     })
     .await
@@ -108,7 +109,7 @@ pub async fn committed_offsets(
     let topic = topic.to_owned();
     with_reader(brokers, group, move |reader| {
         // The group's coordinator answers for partitions without a leader too.
-        client::await_topics(reader.client(), &address, &[])?;
+        client::await_broker(reader.client(), &address)?;
         let partitions = client::partitions_of(reader.client(), &topic)?;
         committed(reader, &topic, 0..partitions)
     })
@@ -298,10 +299,20 @@ fn watermark(
     topic: &str,
     partition: i32,
 ) -> Result<PartitionOffsets, TopicError> {
-    let (start, end) = consumer
-        .fetch_watermarks(topic, partition, REQUEST_WAIT)
-        .map_err(|source| TopicError::Offsets { topic: topic.to_owned(), source })?;
-    Ok(PartitionOffsets { partition, start, end })
+    let give_up = Instant::now() + REQUEST_WAIT;
+    loop {
+        match consumer.fetch_watermarks(topic, partition, REQUEST_WAIT) {
+            Ok((start, end)) => return Ok(PartitionOffsets { partition, start, end }),
+            // A broker tells of a new leader a moment before that one leads, also of a topic that was just created.
+            Err(source)
+                if source.rdkafka_error_code() == Some(RDKafkaErrorCode::NotLeaderForPartition)
+                    && Instant::now() < give_up =>
+            {
+                std::thread::sleep(CREATED_LOOK);
+            }
+            Err(source) => return Err(TopicError::Offsets { topic: topic.to_owned(), source }),
+        }
+    }
 }
 
 #[cfg(test)]

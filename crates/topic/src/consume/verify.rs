@@ -41,7 +41,7 @@ pub async fn copies_in_sync(brokers: &str, prefix: &str) -> Result<usize, TopicE
     let brokers = brokers.to_owned();
     let prefix = prefix.to_owned();
     client::blocking(move || {
-        client::await_topics(admin.inner(), &brokers, &[])?;
+        client::await_broker(admin.inner(), &brokers)?;
         let metadata = admin.inner().fetch_metadata(None, LOOK_MAX);
         let metadata =
             metadata.map_err(|source| TopicError::Offsets { topic: prefix.clone(), source })?;
@@ -64,7 +64,7 @@ pub async fn leader(brokers: &str, topic: &str, partition: i32) -> Result<Option
     let brokers = brokers.to_owned();
     let topic = topic.to_owned();
     client::blocking(move || {
-        client::await_topics(admin.inner(), &brokers, &[])?;
+        client::await_broker(admin.inner(), &brokers)?;
         let metadata = admin.inner().fetch_metadata(Some(&topic), LOOK_MAX);
         let metadata =
             metadata.map_err(|source| TopicError::Offsets { topic: topic.clone(), source })?;

@@ -71,7 +71,7 @@ impl FencedWriter {
         let address = brokers.to_owned();
         let own_id = id.to_owned();
         let producer = client::blocking(move || {
-            client::await_topics(producer.client(), &address, &[])?;
+            client::await_broker(producer.client(), &address)?;
             init(producer, &own_id, client::CONNECT_WAIT)
         })
         .await?;

@@ -123,7 +123,7 @@ impl Producer {
         let producer = Self::open(brokers, options).await?;
         let polled = producer.client();
         let address = brokers.to_owned();
-        client::blocking(move || client::await_topics(polled.client(), &address, &[])).await?;
+        client::blocking(move || client::await_broker(polled.client(), &address)).await?;
         Ok(producer)
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod edit;
 pub(crate) mod expected;
 pub(crate) mod export;
 pub(crate) mod gate_news;
+pub(crate) mod halt;
 pub(crate) mod history;
 pub(crate) mod history_lists;
 pub(crate) mod ledger;

@@ -13,7 +13,7 @@ use tracing::info;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{AnyOperator, Operator},
+    auth::{AnyOperator, Operator, RecentOperator},
     code::Code,
     http::{
         etag::IfMatch,
@@ -31,6 +31,7 @@ use crate::{
             action, changed_meanwhile,
             expected::{StateRequest, confirmed},
             gate_news::show_gate,
+            halt::{self, PausedAtGate},
             owned_on, seen, seen_on,
         },
     },
@@ -60,7 +61,10 @@ const INFORMED: &str = "gate_informed";
     request_body = Option<StateRequest>,
     responses(
         (status = 200, description = "The template in its new state. The same call again is the same answer.", body = ChangedTemplate,
-            headers(("ETag" = String, description = "Its version, for `If-Match`.")))
+            headers(("ETag" = String, description = "Its version, for `If-Match`."))),
+        (status = 202, description = "A pause, while the database does not answer: the gate refuses claims as paused, and \
+            the database is told once it answers. Not with `If-Match` or `accepted: reject`, which need the database.",
+            body = PausedAtGate)
     ),
     extensions(("x-problems" = json!(
         "TEMPLATE_NOT_FOUND INVALID_TEMPLATE INVALID_TRANSITION VALIDITY_OVER CONFIRMATION_REQUIRED IF_MATCH_INVALID PRECONDITION_FAILED \
@@ -69,11 +73,41 @@ const INFORMED: &str = "gate_informed";
 )]
 pub(crate) async fn change_state(
     State(app): State<App>,
-    AnyOperator(operator): AnyOperator,
+    fresh: Result<AnyOperator, Problem>,
+    recent: Result<RecentOperator, Problem>,
     once: Once,
     PathTexts(id, verb): PathTexts,
     headers: HeaderMap,
     Body(request): Body<StateRequest>,
+) -> Result<Answer, Problem> {
+    let needs_mysql = request.rejects_accepted() || IfMatch::of(&headers)?.is_given();
+    let may_pause = verb == "pause" && !needs_mysql;
+    let template = id.clone();
+    let changed = match fresh {
+        Ok(AnyOperator(operator)) => {
+            change(&app, operator, once, PathTexts(id, verb), &headers, request).await
+        }
+        Err(problem) => Err(problem),
+    };
+    match (changed, recent) {
+        (Err(problem), Ok(RecentOperator(operator)))
+            if problem.code() == Code::StoreUnavailable && may_pause =>
+        {
+            let id = template.parse().map_err(|_| unknown_template())?;
+            halt::pause(&app, operator, id, problem).await
+        }
+        (changed, _) => changed,
+    }
+}
+
+/// Changes the state in MySQL, and then in the gate.
+async fn change(
+    app: &App,
+    operator: Operator,
+    once: Once,
+    PathTexts(id, verb): PathTexts,
+    headers: &HeaderMap,
+    request: StateRequest,
 ) -> Result<Answer, Problem> {
     let way = TemplateState::TRANSITIONS.into_iter().find(|way| way.by == verb);
     // An operator on call may pause and resume every merchant's templates.
@@ -89,15 +123,16 @@ pub(crate) async fn change_state(
     })?;
     // An empty body leaves the digest as it was stored before there were bodies.
     let once = if request.is_empty() { once } else { once.asking(&request) };
-    let if_match = IfMatch::of(&headers)?;
+    let if_match = IfMatch::of(headers)?;
     let accepted = request.accepted(way.to)?;
     let change = Change { id, way, halts, if_match, confirm: request.confirm, accepted };
-    let apply = || change.apply(&app, operator, &once);
+    halt::carry_over_first(app, id).await?;
+    let apply = || change.apply(app, operator, &once);
     let answer = connect::within(connect::retried(apply, Problem::is_contended)).await?;
     // The current state, which may be newer than the answer to this request.
-    let current = seen(&app, operator, id).await?;
+    let current = seen(app, operator, id).await?;
     app.templates.apply(current.clone());
-    let informed = show_gate(&app, &current).await?;
+    let informed = show_gate(app, &current).await?;
     Ok(informed.into_iter().fold(answer, |answer, is_so| answer.and(INFORMED, is_so)))
 }
 

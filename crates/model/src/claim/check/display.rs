@@ -28,13 +28,19 @@ impl fmt::Display for State {
         if self.memory.is_used() {
             writeln!(f, "apis:  {:?}", self.memory)?;
         }
+        if self.halt.is_answered {
+            writeln!(f, "pause at the gate: {:?}", self.halt)?;
+        }
         let Some(meta) = self.gate.meta else { return write!(f, "gate:  absent") };
-        let Meta { phase, epoch, users, facts, run } = meta;
+        let Meta { phase, epoch, users, halted, facts, run } = meta;
         let OpenFacts { version, state, mode, stock, movement, .. } = facts;
         writeln!(
             f,
             "gate:  {phase:?}, epoch {epoch}, stock {stock}, {state:?} v{version}, {mode:?}"
         )?;
+        if halted {
+            writeln!(f, "       paused there")?;
+        }
         write!(f, "       movement {movement}; in flight {:?}, {users} users", self.gate.inflight)?;
         for (user, entry) in self.gate.users.iter().enumerate() {
             if let Some(entry) = entry {

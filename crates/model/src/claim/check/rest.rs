@@ -51,7 +51,8 @@ impl Protocol {
             && state.consumed == state.truth.movement
             && state.gate.inflight.is_empty()
             && !self.must_rebuild(state);
-        let meta = state.gate.meta.filter(|_| arrived && !state.operator.send_lost)?;
+        let is_told = |meta: &Meta| arrived && !meta.halted;
+        let meta = state.gate.meta.filter(|meta| is_told(meta) && !state.operator.send_lost)?;
         if meta.facts.stock != state.truth.stock && state.lied != meta.epoch {
             return Some(Promise::QuietGateIsMySqls);
         }
@@ -93,6 +94,7 @@ impl Protocol {
             self.send_movement(state, seq);
             state.consumed = seq;
         }
+        worked |= self.carry_at_once(state);
         worked |= self.send_state(state) || self.send_movements(state);
         let requests: Vec<Request> = state.gate.requests().copied().collect();
         for request in requests {
@@ -113,11 +115,11 @@ impl Protocol {
 
     fn differs_at_rest(&self, state: &State) -> Option<Promise> {
         let truth = &state.truth;
-        let Some(Meta { epoch, facts, .. }) = state.gate.answering() else {
+        let Some(Meta { epoch, facts, halted, .. }) = state.gate.answering() else {
             let needed = !self.is_closed(state);
             return needed.then_some(Promise::QuietGateIsMySqls);
         };
-        if (facts.state, facts.mode) != (truth.state, truth.mode) {
+        if halted || (facts.state, facts.mode) != (truth.state, truth.mode) {
             return Some(Promise::QuietGateKnowsItsState);
         }
         let user_differs = |user| {
@@ -189,6 +191,7 @@ fn is_idle(state: &State) -> bool {
         && state.check.is_none()
         && state.truth.hidden.is_none()
         && state.operator.tell == Tell::Nothing
+        && state.halt.is_idle()
         && state.walks.iter().all(|walk| !walk.is_under_way())
         && state.resolvers.iter().all(|resolver| *resolver == Resolver::Idle)
         && !state.is_rebuilding()

@@ -6,6 +6,7 @@ mod tables;
 pub mod direct;
 pub mod direct_planted;
 pub mod failover;
+pub mod halted;
 pub mod held;
 pub mod held_planted;
 pub mod mixed;
@@ -32,5 +33,6 @@ pub const ALL: &[Subject] = &[
     ("holds: ", held::SMALL, held::LARGE),
     ("sold out: ", sold_out::SMALL, sold_out::LARGE),
     ("failover: ", failover::SMALL, failover::LARGE),
+    ("paused at the gate: ", halted::SMALL, halted::LARGE),
     ("mixed: ", mixed::SMALL, mixed::LARGE),
 ];

@@ -83,6 +83,11 @@ impl Bounds {
         self
     }
 
+    pub(super) const fn halts(mut self) -> Self {
+        self.halts = true;
+        self
+    }
+
     pub(super) const fn retire(mut self) -> Self {
         self.retire = true;
         self

@@ -74,6 +74,7 @@ impl Protocol {
         let pending = RequestState::Pending;
         Some(match verdict {
             Verdict::Admitted { numbers, .. } => {
+                self.check_halt(asked);
                 self.check_ban(state, asked, id);
                 self.check_key(state, asked, id, epoch, said);
                 asked.admitted(id, Message { id, epoch, numbers });
@@ -84,6 +85,7 @@ impl Protocol {
                 "claim.lua: REPLAY of its own admission"
             }
             Verdict::Queued(message) => {
+                self.check_halt(asked);
                 self.check_ban(state, asked, id);
                 self.check_key(state, asked, id, epoch, said);
                 self.note_queued(state, asked, id, said, message);
