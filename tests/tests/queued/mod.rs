@@ -22,6 +22,7 @@ pub(crate) mod full {
     pub(crate) mod lost_gates;
     pub(crate) mod lying_gate;
     pub(crate) mod outages;
+    pub(crate) mod paused_at_gate;
     pub(crate) mod poison;
     pub(crate) mod receipts;
     pub(crate) mod replicas;

@@ -190,7 +190,7 @@ fn assert_said(seen: &Value, death: &Death) {
 }
 
 #[tokio::test]
-async fn a_key_of_the_last_minutes_reads_health_while_mysql_is_away_and_changes_nothing() {
+async fn a_key_of_the_last_minutes_reads_health_while_mysql_is_away_and_pauses_at_the_gate() {
     let mut database = OwnDatabase::start("recent-key", Flavor::Mariadb, &[]).await.unwrap();
     let servers = TestServers::shared().with_database(&database.url());
     let world = World::start_on(&servers, "recent key", |options| options).await;
@@ -215,7 +215,10 @@ async fn a_key_of_the_last_minutes_reads_health_while_mysql_is_away_and_changes_
     };
     assert_eq!(asked(&never_seen, Method::GET, "/v1/health").await, "STORE_UNAVAILABLE");
     let pause = format!("/v1/templates/{template}/pause");
-    assert_eq!(asked(&seen_before, Method::POST, &pause).await, "STORE_UNAVAILABLE");
+    assert_eq!(asked(&never_seen, Method::POST, &pause).await, "STORE_UNAVAILABLE");
+    let end = format!("/v1/templates/{template}/end");
+    assert_eq!(asked(&seen_before, Method::POST, &end).await, "STORE_UNAVAILABLE");
+    assert_eq!(asked(&seen_before, Method::POST, &pause).await, "", "it is paused there");
     let other_end = if night.ends_with('A') { "B" } else { "A" };
     let forged = format!("{}{other_end}", &night[..night.len() - 1]);
     let forged = world.api().with_operator_key(&forged);
@@ -223,6 +226,7 @@ async fn a_key_of_the_last_minutes_reads_health_while_mysql_is_away_and_changes_
 
     database.server.start().await.unwrap();
     until(async || health(&never_seen).await, |seen| seen["impact"]["state"] == "well").await;
+    until(async || world.api().template(template).await.unwrap().state, |is| is == "paused").await;
     world.assert_sound(None).await;
     world.end().await;
 }
