@@ -31,8 +31,10 @@ is_caught! {
     a_raise_without_the_gates_epoch_is_caught: EpochNotAboveTheGates
     a_gate_above_mysql_accepted_is_caught: GateAboveAccepted
     a_raise_at_another_server_without_a_leap_is_caught: RaiseWithoutLeap
-    an_epoch_that_two_servers_share_is_caught: ServersShareAnEpoch
-    a_landing_that_mysql_lost_accepted_is_caught: LostLandingAccepted
     a_master_that_answers_beside_its_successor_is_caught: OldMasterAnswers
-    a_higher_queued_epoch_called_too_late_is_caught: HigherQueuedEpochTooLate
+    a_higher_queued_epoch_called_too_late_is_caught: HigherQueuedEpochTooLate;
+
+    full:
+    a_landing_that_mysql_lost_accepted_is_caught: LostLandingAccepted
+    an_epoch_that_two_servers_share_is_caught: ServersShareAnEpoch
 }

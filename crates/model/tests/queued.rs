@@ -57,7 +57,6 @@ is_caught! {
     a_replay_that_is_accepted_at_once_is_caught: ReplayAccepted
     a_wait_on_another_connection_is_caught: WaitOnAnotherConnection
     a_replay_that_waits_and_wrote_nothing_is_caught: ReplayWithoutWrite
-    a_202_without_a_look_is_caught: QueuedWithoutLook
     a_coupon_taken_before_the_look_is_caught: QueuedBeforeLook
     a_rebuild_without_rejected_keys_is_caught: RejectedKeysNotLoaded
     a_rebuild_without_landed_keys_is_caught: LandedKeysNotLoaded
@@ -72,7 +71,6 @@ is_caught! {
     a_rejection_without_the_lock_is_caught: RejectedWithoutLock
     a_rejection_without_the_epoch_is_caught: RejectedWithoutEpoch
     a_rejection_for_a_taken_number_is_caught: NumberTakenRejected
-    an_admission_answered_elsewhere_without_fence_is_caught: ElsewhereWithoutFence
     a_fence_of_another_template_that_binds_is_caught: ForeignFenceBinds
     a_fence_without_epoch_is_caught: FenceWithoutEpoch
     a_rejection_unknown_to_the_direct_door_is_caught: RejectionUnknownToDirect
@@ -82,5 +80,9 @@ is_caught! {
     a_row_read_before_the_epoch_is_caught: RowReadBeforeEpoch
     an_end_told_before_the_queue_is_closed_is_caught: EndedBeforeTheQueueIsClosed
     a_close_without_begin_is_caught: ClosedWithoutBegin
-    a_refusing_template_taken_for_closed_is_caught: RefusingTakenForClosed
+    a_refusing_template_taken_for_closed_is_caught: RefusingTakenForClosed;
+
+    full:
+    a_202_without_a_look_is_caught: QueuedWithoutLook
+    an_admission_answered_elsewhere_without_fence_is_caught: ElsewhereWithoutFence
 }

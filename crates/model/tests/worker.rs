@@ -7,10 +7,15 @@ use model::{
 
 use crate::searched::{assert_breaks, assert_holds};
 
-#[test]
-fn no_id_is_made_twice_in_any_small_configuration() {
-    for (name, bounds) in SMALL {
-        assert_holds(name, bounds, &Worker::new(*bounds));
+/// It takes seconds to search.
+mod full {
+    use super::*;
+
+    #[test]
+    fn no_id_is_made_twice_in_any_small_configuration() {
+        for (name, bounds) in SMALL {
+            assert_holds(name, bounds, &Worker::new(*bounds));
+        }
     }
 }
 
