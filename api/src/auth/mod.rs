@@ -95,9 +95,13 @@ pub(crate) struct AnyOperator(pub(crate) Operator);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OnCall;
 
-/// An operator whose key may be of a while ago if MySQL is away. Such a request must not change MySQL.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RecentOperator(pub(crate) Operator);
+/// An operator whose key may be of a while ago if MySQL is away.
+#[derive(Debug)]
+pub(crate) struct RecentOperator {
+    pub(crate) operator: Operator,
+    /// Why the key could not be read. Such a request must not change MySQL.
+    pub(crate) unread: Option<Problem>,
+}
 
 /// A shop's checkout: an operator whose key has the scope `redeem`.
 #[derive(Debug, Clone, Copy)]
@@ -279,7 +283,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let RecentOperator(operator) = RecentOperator::from_request_parts(parts, state).await?;
+        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await?;
         operator.needs_on_call()?;
         Ok(Self)
     }
@@ -292,7 +296,17 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await.map(Self)
+        let auth = Arc::<Auth>::from_ref(state);
+        match auth.operator(parts, KeyAge::Fresh).await {
+            Ok(operator) => Ok(Self { operator, unread: None }),
+            Err(unread) if unread.code() == Code::StoreUnavailable => {
+                match auth.operator(parts, KeyAge::Remembered).await {
+                    Ok(operator) => Ok(Self { operator, unread: Some(unread) }),
+                    Err(_) => Err(unread),
+                }
+            }
+            Err(refused) => Err(refused),
+        }
     }
 }
 
