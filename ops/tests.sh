@@ -44,8 +44,15 @@ run_test_program() {
   # Only where unstable options are allowed does libtest show the time of a test. The frames of a backtrace would bury a
   # failure's message. OpenSSL reads the system's authorities for each client (0.1 s), and no test needs them: each names
   # its own.
+  local status=0
   (cd "$1" && SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null RUSTC_BOOTSTRAP=1 RUST_BACKTRACE=0 \
-    "$2" -Z unstable-options --report-time --test-threads "$3" "${@:4}" 2>&1 < /dev/null)
+    "$2" -Z unstable-options --report-time --test-threads "$3" "${@:4}" 2>&1 < /dev/null) || status=$?
+  # A program whose tests failed exits with 101. One that crashed has printed neither a failure nor a result.
+  if ((status != 0 && status != 101)); then
+    printf '\ncrashed: %s (%s) exited with %d before its tests had ended; its last lines are above\n' \
+      "$(basename "$2")" "$1" "$status"
+  fi
+  return "$status"
 }
 
 # run_test_programs [LIBTEST'S ARGUMENTS]: runs the programs of a list on standard input. A crate's output is printed when
@@ -105,13 +112,16 @@ summary() {
   heading "the $slowest_tests slowest tests, in seconds (all of them: .dev/tests/durations)"
   sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' .dev/tests/log | sort -rn > .dev/tests/durations
   head -n "$slowest_tests" .dev/tests/durations
-  if grep -q '^test .* FAILED' .dev/tests/log; then
+  if grep -qE '^test .* FAILED|^crashed: ' .dev/tests/log; then
     heading 'what failed'
     grep -hE -A 3 "^thread '.*panicked at|^test .* FAILED" .dev/tests/log || true
+    grep -h -B 12 '^crashed: ' .dev/tests/log || true
   fi
   heading 'sum'
   awk '/^test result:/ { passed += $4; failed += $6; ignored += $8 }
-    END { printf "%d passed, %d failed, %d long ones left to ./dev soak\n", passed, failed, ignored }' .dev/tests/log
+    /^crashed: / { crashed++ }
+    END { printf "%d passed, %d failed, %d long ones left to ./dev soak\n", passed, failed, ignored
+      if (crashed) printf "%d test programs crashed: their tests are not counted\n", crashed }' .dev/tests/log
   if [[ -f .dev/not-checked.log ]]; then sort -u .dev/not-checked.log; fi
 }
 
