@@ -117,7 +117,8 @@ codes! {
         "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason; `confirmed` where the \
          template holds its coupons (`hold_ms`)",
     InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"
-        "name at least one of `order_ref`, `user_id` and `template_id`",
+        "of coupons: name at least one of `order_ref`, `user_id` and `template_id`. Of everything: send a `q` of 1 to 200 \
+         characters",
     InvalidStatus "INVALID_STATUS" 422 "The request is not acceptable"
         "the detail lists what is accepted",
     InvalidLimit "INVALID_LIMIT" 422 "The request is not acceptable"

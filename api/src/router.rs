@@ -35,8 +35,9 @@ use crate::{
         audit::{self, idempotency},
         holds::{bans, cancel, confirm},
         operators::{
-            api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, health,
-            merchants, repair,
+            api_keys,
+            before_sale::{preview, readiness},
+            claim_state, claim_story, dead_letters, desk, drain, expiry, health, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -59,6 +60,8 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(templates::create, list::list))
         .routes(routes!(templates::get, edit::edit, delete::delete))
+        .routes(routes!(preview::preview))
+        .routes(routes!(readiness::get))
         .routes(routes!(clone::clone))
         .routes(routes!(validity::progress))
         .routes(routes!(history::movements))
@@ -92,6 +95,8 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(desk::changes::revoke))
         .routes(routes!(desk::changes::extend))
         .routes(routes!(desk::changes::replace))
+        .routes(routes!(desk::search::search))
+        .routes(routes!(desk::jobs::list))
         .routes(routes!(desk::jobs::get))
         .routes(routes!(desk::jobs::rows))
         .routes(routes!(desk::jobs::cancel))
@@ -104,6 +109,7 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(rollback::roll_back))
         .routes(routes!(confirm::confirm))
         .routes(routes!(cancel::cancel))
+        .routes(routes!(bans::list))
         .routes(routes!(bans::get))
         .routes(routes!(bans::lift))
         .routes(routes!(claim_poll::get))

@@ -31,7 +31,9 @@ pub use coupons::{
 };
 pub use expiries::{expiring, expiry, expiry_report};
 pub use leases::{lease, worker_lease};
-pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
+pub use operators::{
+    api_key, audit, idempotency, job, job_list, job_row, job_watch, merchant, quota,
+};
 pub use settings::primary_server;
 pub use templates::{
     history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,

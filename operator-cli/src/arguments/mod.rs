@@ -30,7 +30,7 @@ pub(crate) use template::{
 /// Footer of every help text.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
                           sent, 3 nobody answered or the outcome is unknown, 4 the platform is not \
-                          well (`health`).";
+                          well (`health`), or a sale is not ready (`template readiness`).";
 
 /// Default time limit for one answer, in seconds. The api answers within 15.
 const ANSWER_SECONDS: u64 = 20;
@@ -108,9 +108,14 @@ pub(crate) enum Command {
     /// Single coupons: show, find, revoke, extend, replace.
     #[command(subcommand)]
     Coupons(CouponsCommand),
+    /// Finds what a text names: a user, a coupon, a claim, an order, a template by its id or a part of its name.
+    Find {
+        /// An id, an order, or a part of a template's name.
+        text: String,
+    },
     /// Grants coupons to the users in a file, as a job, and waits for its end.
     Grants(GrantsArguments),
-    /// Jobs of grants: show, rows, wait, cancel.
+    /// Jobs of grants: list, show, rows, wait, cancel.
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Redeems coupons of one user for an order, all or none. For keys of the scope `redeem`, as the next six.

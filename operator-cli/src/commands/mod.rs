@@ -10,6 +10,7 @@ pub(crate) mod health;
 pub(crate) mod hold;
 pub(crate) mod keys;
 pub(crate) mod money;
+pub(crate) mod readiness;
 pub(crate) mod redemption;
 pub(crate) mod report;
 pub(crate) mod stock;
@@ -35,6 +36,9 @@ use crate::{
 const COUPONS: [&str; 7] =
     ["id", "status", "template_id", "claim_id", "claimed_at", "valid_until", "order_ref"];
 
+/// Columns of what a text names.
+const FOUND: [&str; 5] = ["kind", "id", "name", "user_id", "path"];
+
 /// Formats an answer as text.
 pub(crate) type AsText = fn(&Value) -> String;
 
@@ -53,6 +57,9 @@ pub(crate) async fn run(
         Command::Claim(command) => claim::call(&command),
         Command::User(command) => user(command),
         Command::Coupons(command) => desk::coupons(command),
+        Command::Find { text: named } => {
+            (Call::get("/v1/search").with_query("q", named), |found| text::page(found, &FOUND))
+        }
         Command::Grants(arguments) => return desk::grants(arguments, settings, output).await,
         Command::Jobs(command) => return desk::jobs(command, settings, output).await,
         Command::Redeem(arguments) => (redemption::redeem(arguments)?, money::object),

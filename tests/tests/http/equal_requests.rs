@@ -30,7 +30,7 @@ const ANNA: UserId = UserId(1);
 const KEY: &str = "equal";
 
 /// What changes nothing.
-const LOOKS: [&str; 1] = ["POST /v1/coupons/{id}/validate"];
+const LOOKS: [&str; 2] = ["POST /v1/coupons/{id}/validate", "POST /v1/templates/preview"];
 
 /// How equal requests are answered.
 #[derive(Clone, Copy, PartialEq, Eq)]

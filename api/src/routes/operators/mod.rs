@@ -2,6 +2,7 @@
 
 pub(crate) mod api_key_json;
 pub(crate) mod api_keys;
+pub(crate) mod before_sale;
 pub(crate) mod claim_state;
 pub(crate) mod claim_story;
 pub(crate) mod dead_letters;
