@@ -33,7 +33,7 @@ use crate::{
     problem::Problem,
     routes::{
         audit::{self, idempotency},
-        holds::{bans, cancel, confirm},
+        holds::{bans, cancel, confirm, late},
         operators::{
             api_keys,
             before_sale::{preview, readiness},
@@ -109,6 +109,8 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(rollback::roll_back))
         .routes(routes!(confirm::confirm))
         .routes(routes!(cancel::cancel))
+        .routes(routes!(late::list))
+        .routes(routes!(late::refunded))
         .routes(routes!(bans::list))
         .routes(routes!(bans::get))
         .routes(routes!(bans::lift))

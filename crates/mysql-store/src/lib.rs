@@ -25,9 +25,9 @@ pub mod verify;
 
 pub use claims::{claim, claim_states, fence, landing, look_up, lost_claim, search, story};
 pub use coupons::{
-    checkout, confirmation, confirmation_batch, desk, holdings, redemption, redemption_batch,
-    redemption_order, redemption_totals, returns, snapshot, status_counts, user_coupon, user_view,
-    view_generation,
+    checkout, confirmation, confirmation_batch, desk, holdings, late_payment, redemption,
+    redemption_batch, redemption_order, redemption_totals, returns, snapshot, status_counts,
+    user_coupon, user_view, view_generation,
 };
 pub use expiries::{expiring, expiry, expiry_report};
 pub use leases::{lease, worker_lease};

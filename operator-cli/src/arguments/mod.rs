@@ -16,7 +16,7 @@ use clap_complete::Shell;
 pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
 pub(crate) use discount::Discount;
 pub(crate) use export::Export;
-pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, Ledger, Lift};
+pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, LatePaymentsCommand, Ledger, Lift};
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use redemption::{
     LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse, Spend,
@@ -118,6 +118,9 @@ pub(crate) enum Command {
     /// Jobs of grants: list, show, rows, wait, cancel.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Payments of held coupons that came too late: list, and mark as refunded.
+    #[command(subcommand)]
+    LatePayments(LatePaymentsCommand),
     /// Redeems coupons of one user for an order, all or none. For keys of the scope `redeem`, as the next six.
     Redeem(RedeemArguments),
     /// What an order has redeemed.

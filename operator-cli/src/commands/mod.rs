@@ -62,6 +62,7 @@ pub(crate) async fn run(
         }
         Command::Grants(arguments) => return desk::grants(arguments, settings, output).await,
         Command::Jobs(command) => return desk::jobs(command, settings, output).await,
+        Command::LatePayments(command) => hold::late_payments(command),
         Command::Redeem(arguments) => (redemption::redeem(arguments)?, money::object),
         Command::Redemption(command) => (redemption::redemption(&command), money::object),
         Command::Rollback(arguments) => (redemption::roll_back(arguments), money::object),

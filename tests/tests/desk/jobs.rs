@@ -35,10 +35,8 @@ async fn jobs_are_listed_newest_first_in_pages_and_by_state_and_only_a_merchants
     jobs.insert(0, waiting.clone());
 
     let all = get(api, "/v1/jobs").await;
-    assert_eq!(
-        (ids(&all), &all["has_more"]),
-        (jobs.iter().map(String::as_str).collect(), &json!(false))
-    );
+    assert_eq!(ids(&all), jobs);
+    assert_eq!(all["has_more"], false);
     let first = get(api, "/v1/jobs?limit=2").await;
     assert_eq!((ids(&first), &first["has_more"]), (vec![&*jobs[0], &*jobs[1]], &json!(true)));
     let cursor = first["next_cursor"].as_str().unwrap();

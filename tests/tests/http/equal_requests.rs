@@ -258,7 +258,13 @@ async fn of_claims(world: &World) -> Vec<Case> {
     let held = simple(world).held_for(TimeDelta::minutes(20));
     let confirmed = claimed(world, held.clone()).await.id;
     let cancelled = claimed(world, held.clone()).await.id;
-    let given_up = claimed(world, held).await.id;
+    let given_up = claimed(world, held.clone()).await.id;
+    let paid = claimed(world, held).await.id;
+    for (payment_ref, status) in [("in-time", 200), ("too-late", 409)] {
+        let paid = world.api().confirm(paid, payment_ref, None).await.unwrap();
+        assert_eq!(paid.status, status, "{}", paid.body);
+    }
+    let refunded = json!({ "claim_id": paid, "payment_ref": "too-late", "reason": "x" });
     let at_till = NewTemplate { self_redeem: true, ..simple(world) };
     let used = claimed(world, at_till.clone()).await.coupons[0].id;
     let unused = claimed(world, at_till).await.coupons[0].id;
@@ -296,6 +302,7 @@ async fn of_claims(world: &World) -> Vec<Case> {
         ),
         once(cancel, format!("/v1/claims/{cancelled}/cancel"), reason.clone()),
         of_user(case(cancel, format!("/v1/claims/{given_up}/cancel"), reason, none)),
+        once("POST /v1/late-payments/refunded", "/v1/late-payments/refunded".to_owned(), refunded),
     ]
 }
 

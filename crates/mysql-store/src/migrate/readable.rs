@@ -40,6 +40,7 @@ mod tests {
         let all = [
             "failover, readable from 20261127000001",
             "lists of jobs, readable from 20261127000001",
+            "late payments, readable from 20261127000001",
         ];
         assert_eq!(marked, all);
         assert!(is_readable(&marked[0], 20_261_127_000_001));
