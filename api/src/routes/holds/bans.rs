@@ -234,3 +234,40 @@ impl LapsesBody {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use coupon::HoldTerms;
+
+    use super::*;
+
+    /// Users on a page of those who let two holds lapse, and where the next one begins. Of each user: id and lapses.
+    fn page(read: &[(i64, i64)], limit: usize, most: usize) -> (Vec<String>, Option<String>) {
+        let hold = HoldTerms { lapses_allowed: 2, ..HoldTerms::default() };
+        let template = Template { hold, ..testkit::draft(TemplateId(7), DateTime::UNIX_EPOCH) };
+        let counted =
+            |one: &(i64, i64)| CountedLapses { user: UserId(one.0), count: one.1, seq: 1 };
+        let read: Vec<CountedLapses> = read.iter().map(counted).collect();
+        let page = banned(&template, &read, limit, most);
+        (page.data.into_iter().map(|one| one.user_id).collect(), page.next_cursor)
+    }
+
+    #[test]
+    fn a_page_goes_on_behind_the_last_user_that_it_shows_or_else_behind_the_last_that_was_read() {
+        let read = [(1, 2), (2, 1), (3, 5), (4, 2), (5, 0)];
+        let users = |all: &[&str]| all.iter().map(|&id| id.to_owned()).collect::<Vec<_>>();
+        let next = |id: &str| Some(id.to_owned());
+        assert_eq!(page(&read, 9, 9), (users(&["1", "3", "4"]), None));
+        assert_eq!(page(&read, 3, 9), (users(&["1", "3", "4"]), None), "no other is banned");
+        assert_eq!(page(&read, 2, 9), (users(&["1", "3"]), next("3")));
+        assert_eq!(page(&read, 9, 5), (users(&["1", "3", "4"]), next("5")), "more may follow");
+        assert_eq!(page(&read, 2, 5), (users(&["1", "3"]), next("3")));
+        assert_eq!(
+            page(&[(1, 0), (2, 1)], 9, 2),
+            (users(&[]), next("2")),
+            "empty, and not the last"
+        );
+        assert_eq!(page(&[], 9, 2), (users(&[]), None));
+    }
+}

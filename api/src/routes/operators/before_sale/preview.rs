@@ -130,7 +130,7 @@ fn of_validity(template: &Template, now: DateTime<Utc>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use coupon::{AcceptAfter, ClaimMode, Discount, HoldTerms, MerchantId, Window};
+    use coupon::Window;
 
     use super::*;
 
@@ -140,29 +140,10 @@ mod tests {
 
     fn usual() -> Template {
         let starts_at = now() + TimeDelta::days(1);
-        Template {
-            id: NONE_YET,
-            merchant_id: MerchantId(1),
-            name: "A sale".to_owned(),
-            discount: Discount {
-                kind: DiscountKind::AmountOff,
-                value: 500,
-                cap: None,
-                minimum_spend: 2_000,
-                currency: "EUR".to_owned(),
-            },
-            per_user_limit: 1,
-            max_per_claim: 1,
-            window: Window { starts_at, ends_at: starts_at + TimeDelta::days(1) },
-            validity: Validity::Relative { valid_for: TimeDelta::days(7) },
-            self_redeem: false,
-            stackable: true,
-            claim_mode: ClaimMode::Direct,
-            accept_after: AcceptAfter::Topic,
-            hold: HoldTerms::default(),
-            state: TemplateState::Draft,
-            version: 1,
-        }
+        let mut template = testkit::draft(NONE_YET, now());
+        template.discount.minimum_spend = 2_000;
+        template.window = Window { starts_at, ends_at: starts_at + TimeDelta::days(1) };
+        template
     }
 
     fn until(days: i64) -> Validity {
