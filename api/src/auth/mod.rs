@@ -5,6 +5,7 @@
 //! checkout, which needs `redeem` alone, take a [`Redeemer`].
 
 pub(crate) mod api_key;
+mod extractors;
 pub(crate) mod fence_limit;
 pub(crate) mod jwks;
 pub(crate) mod key_cache;
@@ -13,12 +14,9 @@ pub(crate) mod secrets;
 pub(crate) mod tokens;
 pub(crate) mod upkeep;
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use axum::{
-    extract::{FromRef, FromRequestParts},
-    http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
-};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, MerchantId, Scope, Scopes, UserId};
 use mysql_store::{api_key::Digest, merchant::PLATFORM};
@@ -248,93 +246,4 @@ impl Operator {
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for User
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).user(parts).await
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for AnyOperator
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await.map(Self)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for OnCall
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let RecentOperator(operator) = RecentOperator::from_request_parts(parts, state).await?;
-        operator.needs_on_call()?;
-        Ok(Self)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for RecentOperator
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await.map(Self)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Redeemer
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await?;
-        operator.needs(Scope::Redeem)?;
-        Ok(Self(operator))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for UserOrShop
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if parts.headers.contains_key(&API_KEY) {
-            let Redeemer(shop) = Redeemer::from_request_parts(parts, state).await?;
-            return Ok(Self::Shop(shop));
-        }
-        let User(user) = User::from_request_parts(parts, state).await?;
-        Ok(Self::User(user))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Operator
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await?;
-        let looks = parts.method.is_safe();
-        operator.needs(if looks { Scope::Read } else { Scope::Operate })?;
-        Ok(operator)
-    }
 }
