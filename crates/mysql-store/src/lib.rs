@@ -34,7 +34,7 @@ pub use leases::{lease, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use settings::primary_server;
 pub use templates::{
-    history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,
+    balance, history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,
     template_delete, template_edit, validity_move,
 };
 
