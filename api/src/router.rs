@@ -35,8 +35,8 @@ use crate::{
         audit::{self, idempotency},
         holds::{bans, cancel, confirm},
         operators::{
-            api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, health,
-            merchants, repair,
+            api_keys, claim_state, claim_story, console_session, dead_letters, desk, drain, expiry,
+            health, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -82,6 +82,7 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(expiry::get))
         .routes(routes!(health::get))
         .routes(routes!(whoami::get))
+        .routes(routes!(console_session::begin, console_session::get, console_session::end))
         .routes(routes!(claim_state::get))
         .routes(routes!(claim_story::get))
         .routes(routes!(repair::coupons))

@@ -30,6 +30,7 @@ use crate::{
         fence_limit::FenceLimit,
         key_cache::KeyCache,
         rate_limit::RateLimit,
+        session::Sessions,
         tokens::{Rules, Tokens},
         upkeep,
     },
@@ -255,7 +256,9 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
 async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result<Arc<Auth>> {
     let tokens = tokens(config).await?;
     let keys = KeyCache::new(pool.clone());
-    Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
+    let operator_key = config.operator_key.expose();
+    let sessions = Sessions::new(config.receipt_secret.expose(), operator_key);
+    Ok(Arc::new(Auth::new(tokens, operator_key, keys, sessions, clock)))
 }
 
 /// Returns the clock of sales, which is compared with MySQL's already.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use axum::{
     extract::{FromRef, FromRequestParts},
-    http::request::Parts,
+    http::{header, request::Parts},
 };
 use coupon::Scope;
 
 use crate::{
     auth::{
-        API_KEY, AnyOperator, Auth, OnCall, Operator, RecentOperator, Redeemer, User, UserOrShop,
-        key_cache::KeyAge,
+        API_KEY, AnyOperator, Auth, KeyHolder, OnCall, Operator, RecentOperator, Redeemer,
+        SignedIn, User, UserOrShop, cookie, key_cache::KeyAge,
     },
     problem::Problem,
 };
@@ -62,6 +62,28 @@ where
     }
 }
 
+impl<S: Send + Sync> FromRequestParts<S> for KeyHolder
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Auth>::from_ref(state).key_holder(parts).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SignedIn
+where
+    Arc<Auth>: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Arc::<Auth>::from_ref(state).signed_in(parts).await
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Redeemer
 where
     Arc<Auth>: FromRef<S>,
@@ -82,7 +104,9 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if parts.headers.contains_key(&API_KEY) {
+        let by_session = !parts.headers.contains_key(header::AUTHORIZATION)
+            && cookie::session(&parts.headers).is_some();
+        if by_session || parts.headers.contains_key(&API_KEY) {
             let Redeemer(shop) = Redeemer::from_request_parts(parts, state).await?;
             return Ok(Self::Shop(shop));
         }

@@ -4,6 +4,7 @@ pub(crate) mod api_key_json;
 pub(crate) mod api_keys;
 pub(crate) mod claim_state;
 pub(crate) mod claim_story;
+pub(crate) mod console_session;
 pub(crate) mod dead_letters;
 pub(crate) mod desk;
 pub(crate) mod drain;
