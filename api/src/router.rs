@@ -36,7 +36,7 @@ use crate::{
         holds::{bans, cancel, confirm},
         operators::{
             api_keys, claim_state, claim_story, console_session, dead_letters, desk, drain, expiry,
-            health, merchants, repair,
+            health, live, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -81,6 +81,7 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::end))
         .routes(routes!(expiry::get))
         .routes(routes!(health::get))
+        .routes(routes!(live::watch))
         .routes(routes!(whoami::get))
         .routes(routes!(console_session::begin, console_session::get, console_session::end))
         .routes(routes!(claim_state::get))

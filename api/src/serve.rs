@@ -37,12 +37,17 @@ use crate::{
     config::Config,
     connections::{Connections, listener, open_files},
     fleet::Fleet,
-    jobs, metrics as api_metrics,
+    jobs,
+    live::Live,
+    metrics as api_metrics,
     mysql_view_source::MySqlViewSource,
     queue::Queue,
     receipt::Receipts,
     router::router,
-    routes::{operators::templates::halt, shop::batch},
+    routes::{
+        operators::{live::sampler, templates::halt},
+        shop::batch,
+    },
     servers::{
         ServerHealth,
         lost_claims::{Found, LostClaims},
@@ -118,12 +123,14 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         exports: Places::new(EXPORTS_AT_ONCE, EXPORTS_OF_MERCHANT),
         batches,
         fleet: Arc::clone(&fleet),
+        live: Live::among(config.connections_max),
         points: points.clone(),
     });
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
     halt::start(&app, &context);
+    sampler::start(&app, &context);
     keep_gates(&app, &context, keeper, resolver(&config, &pool, &gate, &queue), &last);
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));

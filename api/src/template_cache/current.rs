@@ -34,27 +34,24 @@ impl Current {
         self.0.retain(|_, template| now < template.window.ends_at);
     }
 
-    fn starting_before(&self, until: DateTime<Utc>, now: DateTime<Utc>) -> Vec<Arc<Template>> {
-        let is_shown = |template: &&Arc<Template>| {
-            template.window.starts_at < until && now < template.window.ends_at
-        };
-        self.0.values().filter(is_shown).cloned().collect()
+    fn those(&self, is_wanted: impl Fn(&Template) -> bool) -> Vec<Arc<Template>> {
+        self.0.values().filter(|template| is_wanted(template)).cloned().collect()
     }
 }
 
 impl TemplateCache {
-    /// Returns the templates of all merchants that are published or paused, whose windows begin before `until` and are
-    /// not over. `None`: they were not read yet, as the process has just started and MySQL has not answered.
+    /// Returns those templates of all merchants that are wanted and published or paused. Windows that were over a few
+    /// seconds ago may be among them. `None`: they were not read yet, as the process has just started and MySQL has not
+    /// answered.
     pub(crate) fn current(
         &self,
-        until: DateTime<Utc>,
-        now: DateTime<Utc>,
+        is_wanted: impl Fn(&Template) -> bool,
     ) -> Option<Vec<Arc<Template>>> {
         if !self.is_complete.load(Ordering::Acquire) {
             return None;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        Some(known.current.starting_before(until, now))
+        Some(known.current.those(is_wanted))
     }
 }
 
@@ -81,19 +78,19 @@ mod tests {
         for one in [template(1, 0, Published), template(2, 5, Paused), template(3, 20, Published)] {
             current.replace(&one, at(0));
         }
-        let ids = |current: &Current, until, now| -> Vec<i64> {
-            let found = current.starting_before(at(until), at(now));
-            found.iter().map(|template| template.id.0).collect()
+        let ids = |current: &Current| -> Vec<i64> {
+            current.those(|_| true).iter().map(|template| template.id.0).collect()
         };
-        assert_eq!(ids(&current, 20, 0), [1, 2], "the third is too far ahead");
-        assert_eq!(ids(&current, 21, 10), [2, 3], "the end is exclusive");
+        assert_eq!(ids(&current), [1, 2, 3]);
+        let paused = current.those(|template| template.state == Paused);
+        assert_eq!(paused.len(), 1);
         current.replace(&template(2, 5, Ended), at(10));
-        assert_eq!(ids(&current, 99, 0), [1, 3]);
+        assert_eq!(ids(&current), [1, 3]);
         current.forget_over(at(10));
-        assert_eq!(ids(&current, 99, 0), [3]);
+        assert_eq!(ids(&current), [3]);
         current.remove(TemplateId(3));
-        assert!(ids(&current, 99, 0).is_empty());
+        assert!(ids(&current).is_empty());
         current.replace(&template(4, 0, Published), at(10));
-        assert!(ids(&current, 99, 0).is_empty(), "it was over when it was learned");
+        assert!(ids(&current).is_empty(), "it was over when it was learned");
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod desk;
 pub(crate) mod drain;
 pub(crate) mod expiry;
 pub(crate) mod health;
+pub(crate) mod live;
 pub(crate) mod merchants;
 pub(crate) mod quotas;
 pub(crate) mod repair;
