@@ -216,7 +216,7 @@ pub struct Config {
     #[arg(long, env = "CONNECTIONS_PER_ADDRESS", default_value_t = limits::PER_ADDRESS)]
     pub connections_per_address: usize,
 
-    /// Seconds after which a stream of a claim's events ends, and its client connects again. Choose less than a proxy's
+    /// Seconds after which a stream of events, a claim's or the live figures, ends, and its client connects again. Choose less than a proxy's
     /// longest answer.
     #[arg(long, env = "EVENT_STREAM_SECONDS", default_value_t = EVENT_STREAM_SECONDS)]
     pub event_stream_seconds: u64,
