@@ -176,7 +176,7 @@ pub struct Config {
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, default_value = "")]
     pub operator_key: Secret,
 
-    /// Secret that signs the receipts of queued claims, at least 32 random bytes. Use the same value in every api process.
+    /// Secret that signs the receipts of queued claims and seals the console's sessions, at least 32 random bytes. Use the same value in every api process.
     /// By default it follows from the operator key.
     #[arg(long, env = "RECEIPT_SECRET", hide_env_values = true, default_value = "")]
     pub receipt_secret: Secret,

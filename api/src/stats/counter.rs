@@ -15,12 +15,8 @@ use coupon::TemplateId;
 use runtime::Clock;
 use topic::{ClaimStats, OTHERS};
 
-use super::{
-    buckets::{ACCEPTED, Buckets, LANDED, REPLAYED},
-    last_second::LastSecond,
-    metric::CLAIM_STATS,
-};
-use crate::code::Code;
+pub(crate) use super::answered::Answered;
+use super::{buckets::Buckets, last_second::LastSecond, metric::CLAIM_STATS};
 
 /// Most templates that are counted one by one in a second; the rest is counted together. A shop has a few sales at a
 /// time, and each template is a message. The metric's description has this number.
@@ -33,27 +29,6 @@ const WAITING_MAX: usize = 16_384;
 /// Longest time that a message waits for the broker. Reports read on for as long behind their span
 /// ([`super::history`]).
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// What a claim was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
-    Landed,
-    Replayed,
-    /// 202: it is in a queue.
-    Accepted,
-    Refused(Code),
-}
-
-impl Answered {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Landed => LANDED,
-            Self::Replayed => REPLAYED,
-            Self::Accepted => ACCEPTED,
-            Self::Refused(code) => code.word(),
-        }
-    }
-}
 
 /// Answers of one template and second. There are few different ones, so a list is faster than a map.
 #[derive(Debug, Default)]
@@ -249,7 +224,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use chrono::{DateTime, Utc};
 
-    use super::*;
+    use super::{
+        super::buckets::{ACCEPTED, LANDED, REPLAYED},
+        *,
+    };
+    use crate::code::Code;
 
     const MS: Duration = Duration::from_millis(1);
     const SOLD_OUT: Answered = Answered::Refused(Code::SoldOut);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use coupon::TemplateId;
 
-use super::counter::Answered;
+use super::answered::Answered;
 
 /// Status of the codes that decide nothing: the claim may have landed, or lands when the same key is sent again.
 const UNDECIDED: u16 = 503;

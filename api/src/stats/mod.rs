@@ -4,6 +4,7 @@
 //! Decision 0056 says why they are on a topic and what a lost broker costs.
 
 pub(crate) mod aggregate;
+mod answered;
 pub(crate) mod buckets;
 pub(crate) mod counter;
 pub(crate) mod history;
