@@ -34,8 +34,8 @@ pub use leases::{lease, worker_lease};
 pub use operators::{api_key, audit, idempotency, job, job_row, job_watch, merchant, quota};
 pub use settings::primary_server;
 pub use templates::{
-    balance, history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,
-    template_delete, template_edit, validity_move,
+    balance, history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers,
+    template, template_delete, template_edit, validity_move,
 };
 
 pub use error::{DuplicateKey, StoreError};

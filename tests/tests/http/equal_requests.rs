@@ -30,11 +30,8 @@ const ANNA: UserId = UserId(1);
 const KEY: &str = "equal";
 
 /// What changes nothing. A session is a cookie, which the platform does not keep.
-const LOOKS: [&str; 3] = [
-    "POST /v1/coupons/{id}/validate",
-    "POST /v1/console/session",
-    "DELETE /v1/console/session",
-];
+const LOOKS: [&str; 3] =
+    ["POST /v1/coupons/{id}/validate", "POST /v1/console/session", "DELETE /v1/console/session"];
 
 /// How equal requests are answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
