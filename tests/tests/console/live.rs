@@ -12,12 +12,9 @@ use shopper::{Api, Claimed, Events, NewTemplate, ShopperError};
 use tokio::time::timeout;
 
 use super::Browser;
-use crate::{
-    operators::{
-        cli::Cli,
-        merchants::{made, merchant, published},
-    },
-    queued::{after_topic, shopper},
+use crate::operators::{
+    cli::Cli,
+    merchants::{made, merchant, published},
 };
 
 const LIVE: &str = "/v1/live";
@@ -37,7 +34,7 @@ fn asked(api: &Api) -> RequestBuilder {
     api.operator(Method::GET, LIVE)
 }
 
-async fn watch(api: &Api) -> Events {
+pub(super) async fn watch(api: &Api) -> Events {
     Events::open(LIVE, asked(api)).await.unwrap()
 }
 
@@ -52,7 +49,7 @@ fn refusal(refused: Result<Events, ShopperError>) -> (u16, Value) {
     }
 }
 
-fn of(sample: &Value, template: TemplateId) -> Option<&Value> {
+pub(super) fn of(sample: &Value, template: TemplateId) -> Option<&Value> {
     let id = template.to_string();
     sample["templates"].as_array()?.iter().find(|one| one["id"] == id.as_str())
 }
@@ -71,7 +68,7 @@ fn assert_sums_up(sample: &Value) {
 }
 
 /// Reads samples, which all sum up, until one is as wanted.
-async fn until_shown(events: &mut Events, is_wanted: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn until_shown(events: &mut Events, is_wanted: impl Fn(&Value) -> bool) -> Value {
     let wanted = async {
         loop {
             let sample: Value = events.next_json().await.unwrap().expect("the stream goes on");
@@ -128,35 +125,6 @@ async fn samples_show_where_each_coupon_is_and_sum_up() {
     let holds = of(&sold, holds).unwrap();
     assert_eq!((&holds["confirmed"], &holds["left"]), (&json!(1), &json!(13)));
     assert!(holds["last_second"]["claims"].is_u64(), "{holds}");
-    world.assert_sound(None).await;
-    world.end().await;
-}
-
-#[tokio::test]
-async fn what_waits_in_a_queue_is_in_flight_and_queued_until_it_lands() {
-    const CLAIMS: i64 = 5;
-    let mut world = World::start_queued("live queue").await;
-    let template = world.template(20, after_topic).await;
-    let mut events = watch(world.api()).await;
-    world.platform.lander.pause().unwrap();
-    for user in 1..=CLAIMS {
-        let claimed = shopper(&world, 0, user).claim(template, Some("k"), 1).await.unwrap();
-        assert_eq!(claimed.status, 202, "{claimed:?}");
-    }
-    let waiting = until_shown(&mut events, |sample| {
-        of(sample, template).is_some_and(|one| one["queued"] == CLAIMS)
-    })
-    .await;
-    let waiting = of(&waiting, template).unwrap();
-    assert_eq!((&waiting["in_flight"], &waiting["left"]), (&json!(CLAIMS), &json!(20 - CLAIMS)));
-    assert_eq!((&waiting["landed"], &waiting["claims_queued"]), (&json!(0), &json!(CLAIMS)));
-    assert_eq!(waiting["drift"], Value::Null, "it cannot be judged yet");
-    world.platform.lander.resume().unwrap();
-    let landed = until_shown(&mut events, |sample| {
-        of(sample, template).is_some_and(|one| one["confirmed"] == CLAIMS && one["drift"] == 0)
-    });
-    let landed = landed.await;
-    assert_eq!(of(&landed, template).unwrap()["queued"], 0);
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -3,6 +3,7 @@
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 mod full {
     mod outage;
+    mod queue;
 }
 mod live;
 mod sessions;
