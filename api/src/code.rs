@@ -53,6 +53,9 @@ codes! {
          /v1/coupons/{id}/use` or `unuse` with a key of the scope `redeem`",
     PlatformOnly "PLATFORM_ONLY" 403 "Not allowed"
         "only the platform's own key may do this: ask the platform's operator",
+    CrossSite "CROSS_SITE" 403 "Not allowed"
+        "a session of the console serves its own page only: send `X-Csrf-Token` with each change, from a page of \
+         this server; a script sends a key in `X-Api-Key`",
     MalformedBody "MALFORMED_BODY" 400 "The request cannot be understood"
         "correct what the detail names",
     MalformedQuery "MALFORMED_QUERY" 400 "The request cannot be understood"

@@ -14,6 +14,7 @@ mod fleet;
 pub mod fuzz;
 mod http;
 mod jobs;
+mod live;
 mod metrics;
 mod mysql_view_source;
 mod openapi;

@@ -37,7 +37,8 @@ use crate::{
         operators::{
             api_keys,
             before_sale::{preview, readiness},
-            claim_state, claim_story, dead_letters, desk, drain, expiry, health, merchants, repair,
+            claim_state, claim_story, console_session, dead_letters, desk, drain, expiry, health,
+            live, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -84,7 +85,9 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::end))
         .routes(routes!(expiry::get))
         .routes(routes!(health::get))
+        .routes(routes!(live::watch))
         .routes(routes!(whoami::get))
+        .routes(routes!(console_session::begin, console_session::get, console_session::end))
         .routes(routes!(claim_state::get))
         .routes(routes!(claim_story::get))
         .routes(routes!(repair::coupons))

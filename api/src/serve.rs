@@ -30,18 +30,24 @@ use crate::{
         fence_limit::FenceLimit,
         key_cache::KeyCache,
         rate_limit::RateLimit,
+        session::Sessions,
         tokens::{Rules, Tokens},
         upkeep,
     },
     config::Config,
     connections::{Connections, listener, open_files},
     fleet::Fleet,
-    jobs, metrics as api_metrics,
+    jobs,
+    live::Live,
+    metrics as api_metrics,
     mysql_view_source::MySqlViewSource,
     queue::Queue,
     receipt::Receipts,
     router::router,
-    routes::{operators::templates::halt, shop::batch},
+    routes::{
+        operators::{live::sampler, templates::halt},
+        shop::batch,
+    },
     servers::{
         ServerHealth, Watched,
         lost_claims::{Found, LostClaims},
@@ -118,12 +124,14 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         exports: Places::new(EXPORTS_AT_ONCE, EXPORTS_OF_MERCHANT),
         batches,
         fleet: Arc::clone(&fleet),
+        live: Live::among(config.connections_max),
         points: points.clone(),
     });
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
     halt::start(&app, &context);
+    sampler::start(&app, &context);
     keep_gates(&app, &context, keeper, resolver(&config, &pool, &gate, &queue), &last);
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
@@ -257,7 +265,9 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
 async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result<Arc<Auth>> {
     let tokens = tokens(config).await?;
     let keys = KeyCache::new(pool.clone());
-    Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
+    let operator_key = config.operator_key.expose();
+    let sessions = Sessions::new(config.receipt_secret.expose(), operator_key);
+    Ok(Arc::new(Auth::new(tokens, operator_key, keys, sessions, clock)))
 }
 
 /// Returns the clock of sales, which is compared with MySQL's already.

@@ -1,5 +1,5 @@
 //! The operator's command line. Each command is one call of the api (`api`), whose answer is printed as it came, or as
-//! text. `watch` polls, and dead letters are read from their topic.
+//! text. `watch` polls, `live` reads a stream, and dead letters are read from their topic.
 //!
 //! Architecture invariant: it has the api's rights and no others: no SQL, no Redis. The api records what it does on the
 //! topic before it does it.

@@ -8,6 +8,7 @@ mod abilities;
 pub(crate) mod facts;
 mod faults;
 pub(crate) mod first_sentence;
+pub(crate) mod impact;
 mod kind;
 mod memory;
 mod peer;

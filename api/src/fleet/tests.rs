@@ -384,6 +384,10 @@ fn the_first_sentence_of_each_case_names_impact_cause_and_action() {
         let is_well = condition == Condition::Well;
         assert_eq!((said.cause.is_none(), said.action.is_none()), (is_well, is_well), "{sentence}");
         assert!(said.sentence.ends_with('.'), "{}", said.sentence);
+        // What merchants read names no server and no other merchant's template.
+        let tells = |word: &str| said.effect.contains(word);
+        assert!(!tells(".test:") && !tells("template") && said.effect.ends_with('.'), "{sentence}");
+        assert!(said.cause.as_deref().is_none_or(|cause| !tells(cause)), "{}", said.effect);
     }
 }
 

@@ -36,8 +36,8 @@ pub use operators::{
 };
 pub use settings::primary_server;
 pub use templates::{
-    history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers, template,
-    template_delete, template_edit, validity_move,
+    balance, history, ledger, ledger_totals, list, readable::Readable, stock, taken_numbers,
+    template, template_delete, template_edit, validity_move,
 };
 
 pub use error::{DuplicateKey, StoreError};

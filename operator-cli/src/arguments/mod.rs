@@ -82,7 +82,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon", global = true)]
     pub(crate) topic_prefix: String,
 
-    /// Prints JSON: one value, usually the api's answer; `watch` prints one per line.
+    /// Prints JSON: one value, usually the api's answer; `watch` and `live` print one per line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -142,6 +142,13 @@ pub(crate) enum Command {
     /// gates. Exit code 4 if the platform is not well, 3 if nobody says how it is. For the platform's own key and keys of
     /// the scope `emergency`.
     Health,
+    /// Follows all sales that your key sees, a line a second: what is left, in flight, held and confirmed, claims a second, and
+    /// the first sentence whenever it changes. Until you stop it.
+    Live {
+        /// Ends after this many seconds.
+        #[arg(long = "for", value_name = "SECONDS")]
+        at_most: Option<u64>,
+    },
     /// Shows whose key you use, and what it may do.
     Whoami,
     /// Messages that could not be processed (needs `KAFKA_BROKERS`).

@@ -9,6 +9,7 @@ pub(crate) mod export;
 pub(crate) mod health;
 pub(crate) mod hold;
 pub(crate) mod keys;
+pub(crate) mod live;
 pub(crate) mod money;
 pub(crate) mod readiness;
 pub(crate) mod redemption;
@@ -16,6 +17,8 @@ pub(crate) mod report;
 pub(crate) mod stock;
 pub(crate) mod template_file;
 pub(crate) mod templates;
+
+use std::time::Duration;
 
 use clap::CommandFactory as _;
 use serde_json::Value;
@@ -72,6 +75,10 @@ pub(crate) async fn run(
         Command::Unuse(arguments) => (redemption::single("unuse", &arguments), text::object),
         Command::Expiry => (Call::get("/v1/expiry"), text::object),
         Command::Health => return health::run(settings, output).await,
+        Command::Live { at_most } => {
+            let at_most = at_most.map(Duration::from_secs);
+            return live::live(at_most, settings, output).await;
+        }
         Command::Whoami => (Call::get("/v1/whoami"), text::object),
         Command::DeadLetters(command) => return dead_letters(&command, settings, output).await,
         Command::Merchant(command) => keys::merchant(command),
