@@ -17,7 +17,7 @@ import { Customer } from './pages/customer/customer.js';
 import { Grants } from './pages/grants/grants.js';
 import { Health } from './pages/health/health.js';
 import { Keys } from './pages/keys/keys.js';
-import { RecordPage } from './pages/record.js';
+import { RecordPage } from './pages/record/record.js';
 import { Repairs } from './pages/repairs.js';
 import { SignIn } from './pages/sign_in.js';
 

@@ -1,6 +1,7 @@
 // The live stream: one sample a second of what is well and of every open sale.
 
 import { store, useStore, useTicks } from './store.js';
+import { call } from './api.js';
 import { session } from './session.js';
 
 /** Older figures are shown as old, in ms. */
@@ -28,8 +29,9 @@ export function startLive() {
   for (const name of ['sample', 'live']) stream.addEventListener(name, take);
   stream.onerror = () => {
     state.set((old) => ({ ...old, connected: false }));
-    // A browser tries again by itself, unless the answer was a refusal: then the session tells why.
-    if (stream && stream.readyState === EventSource.CLOSED) again();
+    // A browser tries again by itself, unless the answer was a refusal. A stream does not tell which; a call does, and the
+    // session ends if the key is not accepted any more.
+    if (stream && stream.readyState === EventSource.CLOSED) call('GET', '/v1/whoami').catch(() => null).then(again);
   };
 }
 
@@ -38,6 +40,13 @@ export function stopLive() {
   if (stream) stream.close();
   stream = null;
 }
+
+// A browser has six connections to a host, and a stream keeps one: a tab that nobody sees gives it back.
+document.addEventListener('visibilitychange', () => {
+  const isIn = session.get().identity && !session.get().locked;
+  if (document.hidden) stopLive();
+  else if (isIn) startLive();
+});
 
 function again() {
   clearTimeout(timer);

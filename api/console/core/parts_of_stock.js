@@ -32,8 +32,12 @@ export function partsOfStock(sale) {
     else if (lacks.length > 0) parts.push({ name: 'unknown', text: 'not known', value: rest });
     else if (verdict === 'drift') parts.push({ name: 'drift', text: 'drift', value: rest });
     else parts.push({ name: 'settling', text: 'settling', value: rest });
+  } else if (rest < 0) {
+    // More than there is: what is too much is taken off in the sum, and the bar is red.
+    const name = verdict === 'drift' ? 'drift' : 'settling';
+    parts.push({ name, text: name, value: rest });
   }
-  return { all: Math.max(total, sum, 1), parts, verdict, over: Math.max(0, -rest) };
+  return { all: Math.max(total, sum, 1), parts, verdict };
 }
 
 function verdictOf(sale, rest, lacks) {

@@ -37,7 +37,7 @@ export function duration(ms) {
 
 /** Writes an age: `12 s ago`. */
 export function ago(ms) {
-  return `${duration(Math.floor(ms / 1_000) * 1_000 || 0)} ago`;
+  return ms < 60_000 ? `${Math.floor(ms / 1_000)} s ago` : `${duration(ms)} ago`;
 }
 
 function twoDigits(number) {

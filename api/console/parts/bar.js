@@ -17,7 +17,7 @@ export function StockBar({ sale, isStale, figures = true }) {
   const label = isKnown(sale.total) ? `${words}; total ${count(sale.total)}` : 'The stock is not known.';
   return html`<div class="stock ${isStale ? 'is-stale' : ''}">
     <div class="bar ${verdict}" role="img" aria-label=${label}>
-      ${parts.map((part) => html`<span key=${part.name} class="part ${part.name}" title="${count(part.value)} ${part.text}"
+      ${parts.filter((part) => part.value > 0).map((part) => html`<span key=${part.name} class="part ${part.name}" title="${count(part.value)} ${part.text}"
         style=${{ flexGrow: part.value / all }}></span>`)}
     </div>
     ${figures && html`<${Equation} sale=${sale} parts=${parts} verdict=${verdict} />`}
@@ -31,10 +31,10 @@ function Equation({ sale, parts, verdict }) {
   const what = verdict === 'drift' && isKnown(sale.drift) ? `drift ${signed(sale.drift)}` : word;
   return html`<p class="equation">
     ${show.map((part, at) => html`<span key=${part.name} class="term">
-      ${at > 0 && html`<span class="op" aria-hidden="true">+</span>`}
+      ${at > 0 && html`<span class="op">${part.value < 0 ? '−' : '+'}</span>`}
       <span class="swatch ${part.name}" aria-hidden="true"></span>
-      <b>${isKnown(sale.total) ? count(part.value) : ''}</b> ${part.text}</span>`)}
-    <span class="term"><span class="op" aria-hidden="true">=</span><b>${count(sale.total)}</b> total</span>
+      <b>${isKnown(sale.total) ? count(Math.abs(part.value)) : ''}</b> ${part.text}</span>`)}
+    <span class="term"><span class="op">=</span><b>${count(sale.total)}</b> total</span>
     <span class="verdict ${verdict}" title=${help}><span aria-hidden="true">${mark}</span> ${what}</span>
   </p>`;
 }

@@ -2,6 +2,7 @@
 // cannot see it.
 
 import { html, useEffect, useRef } from '../core/view.js';
+import { time } from '../core/times.js';
 
 const HEIGHT = 220;
 
@@ -19,7 +20,7 @@ function marks(list) {
         ctx.save();
         ctx.strokeStyle = colour('--accent');
         ctx.fillStyle = colour('--accent');
-        ctx.font = `${11 * scale}px system-ui, sans-serif`;
+        ctx.font = `600 ${12 * scale}px system-ui, sans-serif`;
         list().forEach((mark, at) => {
           const x = Math.round(plot.valToPos(mark.at, 'x', true));
           if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) return;
@@ -28,12 +29,25 @@ function marks(list) {
           ctx.moveTo(x, plot.bbox.top);
           ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
           ctx.stroke();
-          ctx.fillText(String(at + 1), x + 3 * scale, plot.bbox.top + 12 * scale);
+          ctx.fillText(String(at + 1), x + 5 * scale, plot.bbox.top + 11 * scale);
         });
         ctx.restore();
       },
     },
   };
+}
+
+/** A span of more than this is marked by days, in seconds. */
+const DAYS = 2 * 86_400;
+
+const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const seconds = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const dates = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+
+function hours(plot, splits, axis, space, step) {
+  const span = plot.scales.x.max - plot.scales.x.min;
+  const format = span > DAYS ? dates : step < 60 ? seconds : clock;
+  return splits.map((at) => format.format(at * 1000));
 }
 
 function options(width, height, lines, list, zoomed, unit) {
@@ -46,8 +60,8 @@ function options(width, height, lines, list, zoomed, unit) {
   return {
     width, height, legend: { live: true }, plugins: [marks(list)],
     scales: { y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.1)] } },
-    axes: [{ ...axis, values: undefined }, { ...axis, size: 56 }],
-    series: [{ label: 'Time' }, ...series],
+    axes: [{ ...axis, values: hours, space: 70 }, { ...axis, size: 56 }],
+    series: [{ label: 'Time', value: (_, at) => (at ? time(at * 1000, 'clock') : '—') }, ...series],
     cursor: { drag: { x: true, y: false, setScale: !zoomed } },
     hooks: zoomed ? { setSelect: [(plot) => chosen(plot, zoomed)] } : {},
   };

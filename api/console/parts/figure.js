@@ -13,7 +13,7 @@ export function Figure({ name, value, text, help, kind }) {
 }
 
 export function Unknown({ text = 'not known' }) {
-  return html`<span class="unknown">${text}</span>`;
+  return html`<span class="not-known">${text}</span>`;
 }
 
 /** How old what is shown is, if it is old. */

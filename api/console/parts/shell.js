@@ -32,7 +32,7 @@ export function Shell({ present, children }) {
   return html`<div class="shell">
     <a class="skip" href="#main" onClick=${skip}>To the content</a>
     <header class="top">
-      <a class="brand" href="#/now"><${Icon} name="sales" size=${22} /> <span>Coupons</span></a>
+      <a class="brand" href="#/now" aria-label="Coupons: now"><${Icon} name="sales" size=${22} /> <span>Coupons</span></a>
       ${can('read') && html`<${Search} />`}
       <${ThemeSwitch} />
       <${Who} />
@@ -63,7 +63,7 @@ function Search() {
     const text = new FormData(event.target).get('q').trim();
     if (text) go(['customer'], { q: text });
   };
-  return html`<form class="search" role="search" onSubmit=${submit}>
+  return html`<form class="search" role="search" aria-label="Everywhere" onSubmit=${submit}>
     <${Icon} name="search" size=${18} />
     <input name="q" type="search" aria-label="Find a user, coupon, claim or order" placeholder="User, coupon, claim, order" autocomplete="off" />
   </form>`;

@@ -93,7 +93,9 @@ mod tests {
 
     use super::*;
 
-    fn streamed(parts: impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static) -> Response {
+    fn streamed(
+        parts: impl futures::Stream<Item = io::Result<Bytes>> + Send + 'static,
+    ) -> Response {
         Body::from_stream(parts).into_response()
     }
 

@@ -14,14 +14,14 @@ use std::{
 };
 
 use anyhow::ensure;
-use clap::Args;
-use serde_json::json;
 use axum::{
     Router,
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse as _, Response},
     routing::get,
 };
+use clap::Args;
+use serde_json::json;
 
 use self::packed_file::PackedFile;
 use crate::{code::Code, http::request_checks::CONSOLE_PATH, problem::Problem};
@@ -113,7 +113,8 @@ impl Console {
                 Err(_) => None,
             },
         };
-        let unknown = || Problem::new(Code::NotFound, "The console has no such file.").into_response();
+        let unknown =
+            || Problem::new(Code::NotFound, "The console has no such file.").into_response();
         let mut answer = answer.unwrap_or_else(unknown);
         answer.headers_mut().extend(HEADERS);
         answer

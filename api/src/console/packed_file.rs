@@ -58,8 +58,7 @@ impl PackedFile {
 impl Tagged {
     fn of(bytes: Bytes) -> Self {
         let digest = Sha256::digest(&bytes);
-        let tag: String =
-            digest.iter().take(TAG_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        let tag: String = digest.iter().take(TAG_BYTES).map(|byte| format!("{byte:02x}")).collect();
         let tag = HeaderValue::from_str(&format!("\"{tag}\""));
         Self { bytes, tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"file\"")) }
     }

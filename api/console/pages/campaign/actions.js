@@ -82,8 +82,7 @@ function Move({ sale, live, close, done }) {
     if (answer) say({ text: `“${sale.name}” now gives out ${count(answer.body.total)} in all; ${count(answer.body.stock)} are left.` });
     done();
   };
-  const after = delta && isKnown(sale.total) ? html`<p>The total becomes <b>${count(sale.total + delta)}</b>${isKnown(sale.left) && html`,
-    and <b>${count(Math.max(0, sale.left + delta))}</b> are left`}.</p>` : null;
+  const after = delta && isKnown(sale.total) ? html`<p>The total becomes <b>${count(sale.total + delta)}</b>${isKnown(sale.left) && html`, and <b>${count(Math.max(0, sale.left + delta))}</b> are left`}.</p>` : null;
   const extra = html`<${Field} id="delta" label="Coupons to add, or to cut with a minus" wrong=${text && delta === null ? 'Write a whole number, for example 500 or -20.' : null}>
       <${Text} id="delta" value=${text} change=${type} inputmode="numeric" placeholder="500" />
     <//>${after}`;

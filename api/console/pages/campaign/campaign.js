@@ -11,7 +11,7 @@ import { Chip, GateChip, saleState } from '../../parts/chips.js';
 import { Tabs } from '../../parts/field.js';
 import { Figure, LastSeen } from '../../parts/figure.js';
 import { Empty, Loading, ProblemNote } from '../../parts/problem.js';
-import { RecordList } from '../../parts/record_list.js';
+import { RecordList } from '../record/record_list.js';
 import { rate } from '../../core/numbers.js';
 import { Readiness } from '../now/readiness.js';
 import { minutesLeft, Refusals } from '../now/sale_row.js';
@@ -50,7 +50,7 @@ export function Campaign({ id, query }) {
     <header class="page-head">
       <h1>${sale.name}</h1>
       <${Chip} word=${state} />
-      ${sale.state !== 'draft' && html`<${GateChip} loaded=${sale.gate_loaded} />`}
+      ${sale.state !== 'draft' && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
       <${LastSeen} live=${streamed ? live : { isStale: false }} />
     </header>
     <p class="subtitle">${sale.discount_text} · ${when(sale, state, live.now)}</p>
@@ -58,14 +58,14 @@ export function Campaign({ id, query }) {
     <${Actions} sale=${sale} etag=${template.etag} state=${state} live=${live} again=${again} />
     <${ProblemNote} problem=${template.problem} again=${again} />
     <section class="panel"><${StockBar} sale=${sale} isStale=${Boolean(streamed) && live.isStale} />
-      ${streamed && html`<${Pace} sale=${sale} state=${state} isStale=${live.isStale} />`}</section>
+      ${streamed && state !== 'upcoming' && html`<${Pace} sale=${sale} state=${state} isStale=${live.isStale} />`}</section>
     <${Tabs} tabs=${TABS} present=${tab} address=${(word) => to(['campaign', id], { tab: word })} />
     ${tab === 'live' && html`<${Live} sale=${sale} state=${state} live=${live} />`}
     ${tab === 'report' && html`<${Report} sale=${sale} /><${Compare} sale=${sale} other=${query.with} />`}
     ${tab === 'stock' && html`<${Stock} sale=${sale} query=${query} />`}
     ${tab === 'people' && html`<${People} sale=${sale} />`}
     ${tab === 'terms' && html`<${Terms} sale=${sale} />`}
-    ${tab === 'record' && html`<${RecordList} query=${{ target: `templates/${id}` }} />`}
+    ${tab === 'record' && html`<section class="panel"><${RecordList} query=${{ target: `templates/${id}` }} /></section>`}
   </div>`;
 }
 

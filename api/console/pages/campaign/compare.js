@@ -27,7 +27,7 @@ function Both({ sale, other }) {
 function Beside({ a, b }) {
   const right = new Map(figuresOf(b).map(([name, , text]) => [name, text]));
   const rows = figuresOf(a).map(([name, , text]) => ({ name, left: text, right: right.get(name) }));
-  const show = (text) => text ?? html`<span class="unknown">not known</span>`;
+  const show = (text) => text ?? html`<span class="not-known">not known</span>`;
   const columns = [
     { name: 'Figure', show: (row) => row.name }, { name: a.name, kind: 'number', show: (row) => show(row.left) },
     { name: `${b.name} `, kind: 'number', show: (row) => show(row.right) },

@@ -27,7 +27,7 @@ export function Steps({ report }) {
     ${steps.map((step, at) => html`<li key=${step.name}>
       <span class="funnel-name">${step.name}</span>
       <span class="funnel-bar"><span style=${{ width: `${(100 * (step.value || 0)) / all}%` }}></span></span>
-      <b>${step.value === null ? html`<span class="unknown">not known</span>` : count(step.value)}</b>
+      <b>${step.value === null ? html`<span class="not-known">not known</span>` : count(step.value)}</b>
       <span class="muted small">${at > 0 && steps[at - 1].value ? percent(percentOf(step.value, steps[at - 1].value)) : ''}</span>
     </li>`)}
   </ol>

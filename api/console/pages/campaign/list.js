@@ -20,7 +20,7 @@ const COLUMNS = [
   { name: 'State', show: (row) => html`<${Chip} word=${saleState({ ...row, left: row.stock && row.stock.left }, Date.now())} />` },
   { name: 'Begins', show: (row) => time(row.claim_starts_at, 'minute') },
   { name: 'Ends', show: (row) => time(row.claim_ends_at, 'minute') },
-  { name: 'Given out', kind: 'number', show: (row) => (row.stock ? `${count(row.stock.landed)} of ${count(row.stock.total)}` : html`<span class="unknown">not known</span>`) },
+  { name: 'Given out', kind: 'number', show: (row) => (row.stock ? `${count(row.stock.landed)} of ${count(row.stock.total)}` : html`<span class="not-known">not known</span>`) },
   { name: 'Used', kind: 'number', show: (row) => (row.stock ? count(row.stock.used) : '') },
 ];
 
@@ -40,7 +40,7 @@ export function Campaigns({ query }) {
       <label class="hidden" for="sort">Order</label>
       <${Choice} id="sort" value=${sort} change=${(next) => refine({ sort: next })} options=${SORTS} />
     </form>
-    <${Listed} list=${list} columns=${COLUMNS} keyOf=${(row) => row.id} label="Campaigns"
-      empty=${filtered ? ['No campaign is like that', 'Change the filter.'] : ['There is no campaign yet', 'Create the first one.']} />
+    <section class="panel"><${Listed} list=${list} columns=${COLUMNS} keyOf=${(row) => row.id} label="Campaigns"
+      empty=${filtered ? ['No campaign is like that', 'Change the filter.'] : ['There is no campaign yet', 'Create the first one.']} /></section>
   </div>`;
 }

@@ -28,7 +28,7 @@ function Bans({ sale }) {
   const columns = [
     { name: 'User', show: user },
     { name: 'Lapsed', kind: 'number', show: (row) => `${count(row.lapses)} of ${count(row.lapses_allowed ?? sale.lapses_allowed)} allowed` },
-    ...(can('operate') ? [{ name: '', kind: 'number', show: (row) => html`<button onClick=${() => setLift(row)}>Lift…</button>` }] : []),
+    ...(can('operate') ? [{ name: 'Actions', kind: 'number', show: (row) => html`<button onClick=${() => setLift(row)}>Lift…</button>` }] : []),
   ];
   const run = async ({ reason }) => {
     const path = `/v1/templates/${sale.id}/users/${lift.user_id}/ban/lift`;

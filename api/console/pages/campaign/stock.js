@@ -18,7 +18,7 @@ const ledgerOf = (sale) => [
   { name: 'What', show: (row) => html`<${Chip} word=${row.kind} kind="plain" />` },
   { name: 'Stock', kind: 'number', show: (row) => signed(row.quantity) },
   { name: 'Total', kind: 'number', show: (row) => (row.total_change ? signed(row.total_change) : '') },
-  { name: 'Who and why', show: (row) => (row.claim_id ? html`user <a href=${to(['customer', 'user', row.user_id])}>${row.user_id}</a>,
+  { name: 'Who and why', show: (row) => (row.claim_id ? html`user <a href=${to(['customer', 'user', row.user_id])}>${row.user_id}</a>,${' '}
       <a href=${to(['customer', 'claim', row.claim_id], { template: sale.id })}>claim</a>` : `${row.actor || ''}${row.reason ? `: ${row.reason}` : ''}`) },
 ];
 

@@ -10,7 +10,7 @@ import { Chip } from '../../parts/chips.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Field } from '../../parts/field.js';
 import { Read } from '../../parts/problem.js';
-import { RecordList } from '../../parts/record_list.js';
+import { RecordList } from '../record/record_list.js';
 import { say } from '../../parts/toasts.js';
 import { Story } from './story.js';
 

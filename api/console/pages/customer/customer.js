@@ -33,7 +33,7 @@ function Box({ text }) {
     const q = new FormData(event.target).get('find').trim();
     if (q) go(['customer'], { q });
   };
-  return html`<form class="find-box" role="search" onSubmit=${submit}>
+  return html`<form class="find-box" role="search" aria-label="Customers" onSubmit=${submit}>
     <label class="hidden" for="find">A user, coupon, claim or order</label>
     <input id="find" name="find" type="search" value=${text} placeholder="A user's, coupon's or claim's number, or an order" autocomplete="off" />
     <button class="main">Find</button>

@@ -14,7 +14,7 @@ export function Order({ id }) {
     { name: 'User', show: (row) => html`<a href=${to(['customer', 'user', row.user_id])}>${row.user_id}</a>` },
     { name: 'State', show: (row) => html`<${Chip} word=${row.status} />` },
     { name: 'Used', show: (row) => time(row.used_at) },
-    { name: '', show: (row) => (row.given_back_by === id ? 'given back' : '') },
+    { name: 'Given back', show: (row) => (row.given_back_by === id ? 'yes' : '') },
   ];
   return html`<section class="panel"><${Listed} list=${list} columns=${columns} keyOf=${(row) => row.id} label="Coupons of order ${id}"
     empty=${['No coupon belongs to this order', 'Of your campaigns, that is.']} /></section>`;

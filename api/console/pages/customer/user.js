@@ -14,7 +14,7 @@ import { GrantOne } from './grant_one.js';
 
 const COLUMNS = [
   { name: 'Coupon', show: (row) => html`<a href=${to(['customer', 'coupon', row.id])}><b>${row.template ? row.template.name : 'A campaign'}</b></a>
-      <span class="small muted">${row.template ? row.template.discount_text : html`<span class="unknown">name not known</span>`}</span>` },
+      <span class="small muted">${row.template ? row.template.discount_text : html`<span class="not-known">name not known</span>`}</span>` },
   { name: 'State', show: (row) => html`<${Chip} word=${row.status} />` },
   { name: 'Claimed', show: (row) => time(row.claimed_at) },
   { name: 'Valid until', show: (row) => time(row.valid_until) },

@@ -2,14 +2,13 @@
 
 import { html } from '../../core/view.js';
 import { Dialog } from '../../parts/dialog.js';
-import { differences, fields } from '../../parts/diff.js';
+import { differences, fields, shown } from '../record/diff.js';
 
 export function Conflict({ before, conflict, settle }) {
   const opened = fields(before);
   const theirs = fields(conflict.theirs);
   const mine = fields({ ...conflict.theirs, ...conflict.change });
   const names = new Set([...differences(before, conflict.theirs), ...differences(before, { ...before, ...conflict.change })].map((one) => one.name));
-  const shown = (value) => (value === undefined || value === null ? '—' : String(value));
   return html`<${Dialog} title="Somebody else has changed it meanwhile" close=${settle.close} wide>
     <p>It is of version ${conflict.template.version} now. Nothing of yours is saved yet.</p>
     <div class="table-place"><table class="diff">

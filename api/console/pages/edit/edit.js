@@ -10,7 +10,7 @@ import { can } from '../../core/session.js';
 import { useRunning } from '../../parts/confirm.js';
 import { Empty, ProblemNote, Read } from '../../parts/problem.js';
 import { say } from '../../parts/toasts.js';
-import { Diff } from '../../parts/diff.js';
+import { Diff } from '../record/diff.js';
 import { Conflict } from './conflict.js';
 import { Fields } from './fields.js';
 import { bodyOf, editOf, formOf, newForm } from './form.js';

@@ -67,7 +67,7 @@ export function Fields({ form, change, wrong, twice, state, isNew }) {
 
 /** A time here, with what it is in UTC; of an hour that comes twice, which. */
 function Instant({ name, label, form, change, wrong, either }) {
-  const note = either && html`<span class="field-note">This hour comes twice.
+  const note = either && html`<span class="field-note">This hour comes twice.${' '}
     <select aria-label="Which of both" value=${form.later[name] ? 'later' : 'earlier'} onChange=${(event) => change({ later: { ...form.later, [name]: event.target.value === 'later' } })}>
       <option value="earlier">The first, ${offset(either[0])}</option><option value="later">The second, ${offset(either[1])}</option>
     </select></span>`;

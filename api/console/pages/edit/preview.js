@@ -11,8 +11,9 @@ const PAUSE_MS = 350;
 
 export function Preview({ read }) {
   const [state, set] = useState({ shown: null, problem: null });
-  const isWrong = Object.keys(read.wrong).length > 0;
-  const text = JSON.stringify(read.body);
+  // A campaign that has no name yet can be looked at all the same.
+  const isWrong = Object.keys(read.wrong).some((name) => name !== 'name');
+  const text = JSON.stringify({ ...read.body, name: read.body.name || 'Name of the campaign' });
   useEffect(() => {
     if (isWrong) return undefined;
     const left = new AbortController();

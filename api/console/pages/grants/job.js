@@ -34,7 +34,7 @@ function Body({ job, again }) {
   return html`
     <section class="panel">
       <p class="subtitle">${job.reason}</p>
-      <p><${Chip} word=${job.state} /> ${count(done)} of ${count(job.rows)} rows, ${count(job.quantity)} each, at
+      <p><${Chip} word=${job.state} /> ${count(done)} of ${count(job.rows)} rows, ${count(job.quantity)} each, at${' '}
         <a href=${to(['campaign', job.template_id])}>its campaign</a>. Begun ${time(job.created_at)}${isOver && html`, ended ${time(job.ended_at)}`}.</p>
       ${job.waits_for && html`<p class="note warn">It waits: <code>${job.waits_for}</code>.</p>`}
       <progress max=${job.rows} value=${done} aria-label="Rows with an outcome">${done}</progress>

@@ -13,8 +13,10 @@ export function readUsers(text) {
   const separator = lines[0].includes(';') && !lines[0].includes(',') ? ';' : lines[0].includes('\t') ? '\t' : ',';
   const first = cells(lines[0], separator).map((name) => name.toLowerCase());
   const named = NAMES.map((name) => first.indexOf(name)).find((at) => at >= 0);
-  const hasHead = named !== undefined || first.every((name) => name && !/\d/.test(name));
   const column = named ?? 0;
+  // Words above numbers are a head whatever they are; words above words are users that are none, and are shown as such.
+  const isOverNumbers = lines.length > 1 && !NUMBER.test(first[0]) && NUMBER.test(cells(lines[1], separator)[0]);
+  const hasHead = named !== undefined || isOverNumbers;
   const body = hasHead ? lines.slice(1) : lines;
   const rows = body.map((line) => {
     const given = (cells(line, separator)[column] ?? '').slice(0, 64);

@@ -28,8 +28,8 @@ function Body({ health }) {
     <section class="panel" aria-label="What works">
       <${Abilities} impact=${impact} />
       ${impact.cause && html`<${Cause} impact=${impact} now=${health.now} />`}
-      ${health.gates_not_loaded === null && html`<p class="small"><span class="unknown">Which gates are loaded is not known.</span></p>`}
-      ${(health.gates_not_loaded || []).map((gate) => html`<p key=${gate.template_id} class="note warn">The gate of
+      ${health.gates_not_loaded === null && html`<p class="small"><span class="not-known">Which gates are loaded is not known.</span></p>`}
+      ${(health.gates_not_loaded || []).map((gate) => html`<p key=${gate.template_id} class="note warn">The gate of${' '}
         <a href="#/campaign/${gate.template_id}">campaign ${gate.template_id}</a>, which opens ${time(gate.opens_at, 'minute')}, is not loaded.</p>`)}
     </section>
     <${Picture} health=${health} />
@@ -38,7 +38,7 @@ function Body({ health }) {
 
 function Cause({ impact, now }) {
   const { text, section } = withRunbook(impact.action);
-  return html`<dl class="terms">
+  return html`<dl class="terms single">
     <div><dt>Cause</dt><dd>${impact.cause}${impact.since && html`, since ${time(impact.since, 'clock')} (${ago(Date.parse(now) - Date.parse(impact.since))})`}</dd></div>
     ${impact.action && html`<div><dt>Do</dt><dd>${text} <${Runbook} section=${section} /></dd></div>`}
     ${impact.also.length > 0 && html`<div><dt>Also</dt><dd><ul>${impact.also.map((cause) => html`<li key=${cause}>${cause}</li>`)}</ul></dd></div>`}

@@ -39,7 +39,7 @@ function KeyList({ merchant }) {
     { name: 'State', show: (row) => html`<${State} row=${row} />` },
     { name: 'Last used', show: (row) => (row.last_used_at ? time(row.last_used_at, 'minute') : 'not since this is recorded') },
     { name: 'Made', show: (row) => time(row.created_at, 'minute') },
-    { name: '', kind: 'number', show: (row) => isLive(row) && html`<span class="buttons">
+    { name: 'Actions', kind: 'number', show: (row) => isLive(row) && html`<span class="buttons">
         <button onClick=${() => setOpen({ rotate: row })}>Replace…</button>
         <button class="quiet-danger" onClick=${() => setOpen({ revoke: row })}>Revoke…</button></span>` },
   ];

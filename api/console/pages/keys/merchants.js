@@ -13,7 +13,7 @@ import { say } from '../../parts/toasts.js';
 const COLUMNS = [
   { name: 'Merchant', show: (row) => html`<b>${row.name}</b> <span class="small muted">${row.id}</span>` },
   { name: 'Since', show: (row) => time(row.created_at, 'minute') },
-  { name: '', kind: 'number', show: (row) => html`<a href=${to(['keys'], { merchant: row.id })}>Its keys</a>` },
+  { name: 'Keys', kind: 'number', show: (row) => html`<a href=${to(['keys'], { merchant: row.id })}>Its keys</a>` },
 ];
 
 export function Merchants() {

@@ -17,7 +17,8 @@ const READ_EVERY_MS = 30_000;
 /** Rows that are drawn at first: enough for a look, and a second's samples of a thousand sales stay fluent. */
 const ROWS = 40;
 
-const ORDER = { open: 0, paused: 1, sold_out: 2, upcoming: 3 };
+/** A sale that is paused stays where it is: a row that jumps away under the finger is not there to be resumed. */
+const ORDER = { open: 0, paused: 0, paused_at_gate: 0, sold_out: 1, upcoming: 2 };
 
 export function Now() {
   const live = useLive();
@@ -28,7 +29,7 @@ export function Now() {
   const shown = sales
     .map((sale) => ({ sale, state: saleState(sale, live.now) }))
     .filter(({ sale, state }) => state in ORDER && sale.name.toLowerCase().includes(find.toLowerCase()))
-    .sort((a, b) => ORDER[a.state] - ORDER[b.state] || begin(a.sale) - begin(b.sale));
+    .sort((a, b) => ORDER[a.state] - ORDER[b.state] || begin(a.sale) - begin(b.sale) || (a.sale.id < b.sale.id ? -1 : 1));
   const next = shown.find(({ state }) => state === 'upcoming');
   const knows = live.sample !== null || listed.done;
   return html`<div class="page">

@@ -20,18 +20,18 @@ export function SaleRow({ sale, state, live, changed }) {
     <header>
       <h2><a href=${to(['campaign', sale.id])}>${sale.name}</a></h2>
       <${Chip} word=${state} />
-      ${!sale.isListed && html`<${GateChip} loaded=${sale.gate_loaded} />`}
+      ${!sale.isListed && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
       <span class="countdown">${countdown(sale, state, live.now)}</span>
       <${HaltButton} sale=${sale} done=${changed} />
     </header>
     <${StockBar} sale=${sale} isStale=${isStale} />
-    ${!sale.isListed && html`<${Pace} sale=${sale} state=${state} isStale=${isStale} />`}
+    ${!sale.isListed && state !== 'upcoming' && html`<${Pace} sale=${sale} state=${state} isStale=${isStale} />`}
   </article>`;
 }
 
 function countdown(sale, state, now) {
   if (state === 'upcoming') return html`opens in <b>${duration(Date.parse(sale.claim_starts_at) - now)}</b>`;
-  if (state === 'paused') return html`closes ${time(sale.claim_ends_at, 'minute')}`;
+  if (state.startsWith('paused')) return html`closes ${time(sale.claim_ends_at, 'minute')}`;
   return html`closes in <b>${duration(Date.parse(sale.claim_ends_at) - now)}</b>`;
 }
 
@@ -57,7 +57,7 @@ export function minutesLeft({ left, claims_per_second: speed }) {
 }
 
 export function Refusals({ refusals }) {
-  if (!isKnown(refusals)) return html`<p class="refusals"><span class="unknown">refusals not known</span></p>`;
+  if (!isKnown(refusals)) return html`<p class="refusals"><span class="not-known">refusals not known</span></p>`;
   const all = Object.entries(refusals).filter(([, number]) => number > 0).sort((a, b) => b[1] - a[1]);
   if (all.length === 0) return html`<p class="refusals muted">nobody is refused</p>`;
   const others = all.slice(REASONS).reduce((sum, [, number]) => sum + number, 0);

@@ -1,12 +1,12 @@
 // The record of what operators did: by object, by key, by time.
 
-import { html } from '../core/view.js';
-import { useLoad } from '../core/load.js';
-import { refine } from '../core/router.js';
-import { can } from '../core/session.js';
-import { readLocal, toLocal, zoneName } from '../core/times.js';
-import { Choice, Field } from '../parts/field.js';
-import { RecordList } from '../parts/record_list.js';
+import { html } from '../../core/view.js';
+import { useLoad } from '../../core/load.js';
+import { refine } from '../../core/router.js';
+import { can } from '../../core/session.js';
+import { readLocal, toLocal, zoneName } from '../../core/times.js';
+import { Choice, Field } from '../../parts/field.js';
+import { RecordList } from './record_list.js';
 
 export function RecordPage({ query }) {
   const { target, key_id: keyId, from, to } = query;
@@ -22,6 +22,6 @@ export function RecordPage({ query }) {
       <${Field} id="to" label="Before"><input id="to" type="datetime-local" value=${toLocal(to)} onChange=${at('to')} /><//>
     </form>
     <p class="help">Times are of ${zoneName}.</p>
-    <${RecordList} query=${{ target, key_id: keyId, from, to }} />
+    <section class="panel"><${RecordList} query=${{ target, key_id: keyId, from, to }} /></section>
   </div>`;
 }

@@ -1,6 +1,9 @@
 // Two objects beside each other: only what differs.
 
-import { html } from '../core/view.js';
+import { html } from '../../core/view.js';
+import { time } from '../../core/times.js';
+
+const INSTANT = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 
 /** Lists the fields of an object, nested ones by a dotted name. */
 export function fields(value, prefix = '') {
@@ -17,8 +20,10 @@ export function differences(before, after) {
   return names.filter((name) => left[name] !== right[name]).map((name) => ({ name, before: left[name], after: right[name] }));
 }
 
-function shown(value) {
-  return value === undefined || value === null ? '—' : String(value);
+/** A value for people: instants in the reader's time. */
+export function shown(value) {
+  if (value === undefined || value === null) return '—';
+  return INSTANT.test(value) ? time(value) : String(value);
 }
 
 export function Diff({ before, after, names }) {

@@ -1,11 +1,11 @@
 // What operators did, with the object before and after.
 
-import { html, useState } from '../core/view.js';
-import { useList } from '../core/load.js';
-import { to } from '../core/router.js';
-import { time } from '../core/times.js';
+import { html, useState } from '../../core/view.js';
+import { useList } from '../../core/load.js';
+import { to } from '../../core/router.js';
+import { time } from '../../core/times.js';
 import { Diff } from './diff.js';
-import { Listed } from './rows.js';
+import { Listed } from '../../parts/rows.js';
 
 export function RecordList({ query }) {
   const list = useList('/v1/audit', { ...query, limit: 20 });
@@ -28,7 +28,7 @@ function Target({ target }) {
 
 function Change({ row }) {
   const [open, set] = useState(false);
-  if (row.after === null) return html`<span class="unknown">its end was not recorded</span>`;
+  if (row.after === null) return html`<span class="not-known">its end was not recorded</span>`;
   const reason = row.after.reason || row.after.paused_at_gate === true ? reasonOf(row.after) : '';
   return html`<div>${reason && html`<span>${reason} </span>`}
     <button class="link" aria-expanded=${open} onClick=${() => set(!open)}>${open ? 'Less' : 'Show'}</button>
