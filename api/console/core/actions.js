@@ -3,6 +3,7 @@
 
 import { call, Problem } from './api.js';
 import { forget, keep, kept, keptNames } from './kept.js';
+import { session } from './session.js';
 import { store } from './store.js';
 
 const PREFIX = 'action:';
@@ -55,8 +56,10 @@ function underWay(change) {
 export async function act(change) {
   if (underWay(change)) return null;
   const key = newKey();
-  keep(PREFIX + key, { ...change, at: Date.now() });
-  return send(key, change);
+  // Whose it is: nobody else's session sends it again.
+  const own = { ...change, by: session.get().identity.key_id };
+  keep(PREFIX + key, own);
+  return send(key, own);
 }
 
 /** Sends an unanswered change again, under its key. */

@@ -11,7 +11,13 @@ export function SignIn({ why, of }) {
   const [key, type] = useState('');
   const [state, set] = useState({ running: false, problem: null });
   const place = useRef(null);
-  useEffect(() => place.current.querySelector('input').focus(), []);
+  const Place = of ? 'dialog' : 'main';
+  // Above a dialog that is open, too: of those the browser shows the last one.
+  const stay = () => of && place.current && !place.current.open && place.current.showModal();
+  useEffect(() => {
+    stay();
+    place.current.querySelector('input').focus();
+  }, []);
   const submit = async (event) => {
     event.preventDefault();
     set({ running: true, problem: null });
@@ -23,7 +29,7 @@ export function SignIn({ why, of }) {
     }
   };
   const wrong = state.problem && words(state.problem);
-  return html`<main class="sign-in" ref=${place}>
+  return html`<${Place} class="sign-in" ref=${place} aria-label="Sign in" onCancel=${(event) => event.preventDefault()} onClose=${stay}>
     <form onSubmit=${submit}>
       <h1><${Icon} name="sales" size=${28} /> Coupons</h1>
       ${why && html`<p class="note warn" role="status">${why} Sign in again: what you typed is still there.</p>`}
@@ -34,7 +40,7 @@ export function SignIn({ why, of }) {
       <button class="main wide" disabled=${state.running || !key.trim()}>${state.running ? 'Signing in…' : 'Sign in'}</button>
       ${of && html`<button type="button" class="link" onClick=${() => session.end()}>Leave this page instead</button>`}
     </form>
-  </main>`;
+  <//>`;
 }
 
 function words(problem) {

@@ -52,7 +52,7 @@ export function Confirm({ title, children, does, name, reason, run, close, dange
       ${name && html`<${Field} id="typed-name" label="Type the name to confirm" help=${html`It is <strong class="quoted">${name}</strong>. This cannot be taken back.`}>
         <${Text} id="typed-name" value=${typed} change=${type} spellcheck=${false} />
       <//>`}
-      <${ProblemNote} problem=${running.problem} />
+      <${ProblemNote} problem=${running.problem && running.problem.status === 401 ? null : running.problem} />
       <footer>
         <button type="button" onClick=${close}>Cancel</button>
         <button class=${danger ? 'danger' : 'main'} disabled=${!isTyped || !isSaid || running.running}>

@@ -2,12 +2,15 @@
 
 import { html } from '../core/view.js';
 import { actions, giveUp, sendAgain } from '../core/actions.js';
+import { session } from '../core/session.js';
 import { useStore } from '../core/store.js';
 import { say } from './toasts.js';
 
 export function Unanswered() {
   const all = Object.entries(useStore(actions));
-  const shown = all.filter(([, change]) => change.state === 'unanswered' || change.attempt > 1);
+  const { identity } = session.get();
+  const mine = all.filter(([, change]) => identity && change.by === identity.key_id);
+  const shown = mine.filter(([, change]) => change.state === 'unanswered' || change.attempt > 1);
   if (shown.length === 0) return null;
   return html`<section class="unanswered" role="status" aria-label="Changes without an answer">
     ${shown.map(([key, change]) => html`<${Line} key=${key} name=${key} change=${change} />`)}

@@ -108,10 +108,10 @@ impl Console {
         let answer = match &self.folder {
             _ if name == SETTINGS => Some(self.settings.answer(headers)),
             None => PACKED.get(name).map(|file| file.answer(headers)),
-            Some(folder) => match tokio::fs::read(folder.join(sane(name))).await {
-                Ok(bytes) => Some(PackedFile::of(name, bytes.into()).answer(headers)),
-                Err(_) => None,
-            },
+            Some(folder) => {
+                let bytes = tokio::fs::read(folder.join(sane(name))).await.ok();
+                bytes.map(|bytes| PackedFile::of(name, bytes.into()).answer(headers))
+            }
         };
         let unknown =
             || Problem::new(Code::NotFound, "The console has no such file.").into_response();
