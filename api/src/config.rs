@@ -17,6 +17,7 @@ use crate::{
         client_address::Network,
         limits::{self, Limits},
     },
+    console::ConsoleSettings,
     http::cors,
 };
 
@@ -220,6 +221,10 @@ pub struct Config {
     /// longest answer.
     #[arg(long, env = "EVENT_STREAM_SECONDS", default_value_t = EVENT_STREAM_SECONDS)]
     pub event_stream_seconds: u64,
+
+    /// The console.
+    #[command(flatten)]
+    pub console: ConsoleSettings,
 
     /// Addresses and networks of the proxies before this process, comma separated. Their connections are not limited,
     /// and the client is the last address in `X-Forwarded-For` that is not a proxy. Proxies on this machine are trusted

@@ -8,6 +8,7 @@ mod auth;
 mod code;
 mod config;
 mod connections;
+mod console;
 mod exports;
 mod fleet;
 #[doc(hidden)]

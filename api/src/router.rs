@@ -21,6 +21,7 @@ use crate::{
     access::{self, Access},
     code::Code,
     connections::{Connection, OfAddress, arriving::BodyProgress, limits::Limits},
+    console::{self, Console},
     http::{
         cors,
         extract::{self, BODY_BYTES_MAX},
@@ -129,7 +130,12 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
 }
 
 /// Returns the router. Pages of these origins may call it too.
-pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Router {
+pub(crate) fn router(
+    app: App,
+    console: &Arc<Console>,
+    allowed_origins: &[String],
+    limits: Limits,
+) -> Router {
     let (operations, described) = operations().split_for_parts();
     let known = Arc::new(KnownParameters::of(&described));
     // Built at the first request, since few processes get one.
@@ -138,6 +144,7 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .route(openapi::PATH, get(async move |headers: HeaderMap| document.answer(&headers)))
         .route(DOCS_PATH, get(docs_page::page))
         .route(docs_page::SCRIPT_PATH, get(docs_page::script))
+        .merge(console::routes(console))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(middleware::from_fn_with_state(Bounds { limits, known }, bounded));

@@ -35,7 +35,8 @@ use crate::{
         upkeep,
     },
     config::Config,
-    connections::{Connections, listener, open_files},
+    connections::{Connections, admin, listener, open_files},
+    console::Console,
     fleet::Fleet,
     jobs,
     live::Live,
@@ -74,6 +75,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let http = context.health.part("http");
     let servers = ServerHealth::of(&config, &context.health);
     config.validate()?;
+    let console = Console::of(&config.console)?;
     let (listener, connections) = intake(&config)?;
     let pool = mysql(&config).await?;
     let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
@@ -154,8 +156,11 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
-    let routes = router(app, &config.allowed_origins, connections.limits());
+    let routes = router(app, &console, &config.allowed_origins, connections.limits());
+    let admin = admin::serve(&context, routes.clone());
     listener::serve(listener, routes, connections, context.stop_token()).await;
+    // It also serves the console while a balancer keeps callers away, and ends before what it calls does.
+    admin.end();
     claims.drain().await;
     // The landers and the settler end when the last handle of claims is dropped.
     drop(claims);

@@ -17,8 +17,9 @@ pub(crate) const URI_BYTES_MAX: usize = 4 * 1024;
 /// `listener.rs` bounds what is read at all.
 pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// Below this are pages for people, who accept other things than JSON.
+/// Below these are pages for people, who accept other things than JSON.
 pub(crate) const DOCS_PATH: &str = "/docs";
+pub(crate) const CONSOLE_PATH: &str = "/console";
 
 /// Lists below a template that are sent as NDJSON and CSV too.
 const LISTS: [&str; 4] = ["movements", "claims", "coupons", "ledger"];
@@ -70,7 +71,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     if says_length(request.headers()).is_some_and(|length| length > most as u64) {
         return Err(extract::too_large(most));
     }
-    let is_for_people = uri.path().starts_with(DOCS_PATH);
+    let is_for_people = [DOCS_PATH, CONSOLE_PATH].iter().any(|page| uri.path().starts_with(page));
     let is_accepted = accepts_json(request.headers())
         || (is_list(request) && Form::preferred(request.headers()).is_some())
         || (is_of_events(request) && accepts(request.headers(), is_events));

@@ -1,0 +1,49 @@
+// The way in: an API key becomes a session, whose cookie no script can read. Over a page whose session has ended, it stands
+// in front, and the page below keeps what was typed.
+
+import { html, useEffect, useRef, useState } from '../core/view.js';
+import { call } from '../core/api.js';
+import { session } from '../core/session.js';
+import { Field, Text } from '../parts/field.js';
+import { Icon } from '../parts/icons.js';
+
+export function SignIn({ why, of }) {
+  const [key, type] = useState('');
+  const [state, set] = useState({ running: false, problem: null });
+  const place = useRef(null);
+  const Place = of ? 'dialog' : 'main';
+  // Above a dialog that is open, too: of those the browser shows the last one.
+  const stay = () => of && place.current && !place.current.open && place.current.showModal();
+  useEffect(() => {
+    stay();
+    place.current.querySelector('input').focus();
+  }, []);
+  const submit = async (event) => {
+    event.preventDefault();
+    set({ running: true, problem: null });
+    try {
+      const { body } = await call('POST', '/v1/console/session', { body: { key: key.trim() }, signsIn: true });
+      session.begin(body);
+    } catch (problem) {
+      set({ running: false, problem });
+    }
+  };
+  const wrong = state.problem && words(state.problem);
+  return html`<${Place} class="sign-in" ref=${place} aria-label="Sign in" onCancel=${(event) => event.preventDefault()} onClose=${stay}>
+    <form onSubmit=${submit}>
+      <h1><${Icon} name="sales" size=${28} /> Coupons</h1>
+      ${why && html`<p class="note warn" role="status">${why} Sign in again: what you typed is still there.</p>`}
+      ${of && html`<p class="small">You were signed in as <strong>${of.key_name}</strong>.</p>`}
+      <${Field} id="key" label="API key" wrong=${wrong} help="It stays between this page and the api, and is not kept by the browser.">
+        <${Text} id="key" type="password" value=${key} change=${type} wrong=${wrong} spellcheck=${false} required />
+      <//>
+      <button class="main wide" disabled=${state.running || !key.trim()}>${state.running ? 'Signing in…' : 'Sign in'}</button>
+      ${of && html`<button type="button" class="link" onClick=${() => session.end()}>Leave this page instead</button>`}
+    </form>
+  <//>`;
+}
+
+function words(problem) {
+  if (problem.status === 401) return 'The api does not accept this key. It may have been revoked or have expired.';
+  return problem.message;
+}
