@@ -186,7 +186,10 @@ impl World {
         change: impl FnOnce(NewTemplate) -> NewTemplate,
     ) -> TemplateId {
         let new = NewTemplate::simple("A sale", stock, self.clock.now(), TimeDelta::hours(1));
-        self.api().publish_new(&change(new)).await.unwrap().id
+        let draft = self.api().create(&change(new)).await.unwrap().id;
+        // On a crowded machine the gate may not answer in time: the template is published, and its gate not loaded yet.
+        let publish = async || self.api().turn(draft, "publish").await;
+        until(publish, Result::is_ok).await.unwrap().id
     }
 
     /// Opens a connection that may write; the verifier's connections are read-only.
