@@ -1,6 +1,6 @@
 //! What a reconciler finds wrong, and what became of it.
 
-use crate::UnknownCode;
+use crate::{ClaimId, UnknownCode, UserId};
 
 /// What is wrong. MySQL stores the codes; the API shows the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +25,15 @@ pub enum FindingKind {
     View,
     /// Something is later than it should ever be; nothing is wrong yet.
     Late,
+}
+
+/// Whom or what a finding is about, within its template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FindingAbout {
+    /// The template itself, or what belongs to no template.
+    Template,
+    User(UserId),
+    Claim(ClaimId),
 }
 
 /// What became of a finding.
@@ -110,6 +119,30 @@ impl FindingKind {
     }
 }
 
+impl FindingAbout {
+    /// The stored code, and the id beside it.
+    pub fn code(self) -> (u8, i64) {
+        match self {
+            Self::Template => (0, 0),
+            Self::User(id) => (1, id.0),
+            Self::Claim(id) => (2, id.0),
+        }
+    }
+
+    /// Converts a stored code and the id beside it.
+    ///
+    /// # Errors
+    /// This version does not know the code.
+    pub fn from_code(code: u8, id: i64) -> Result<Self, UnknownCode> {
+        match code {
+            0 => Ok(Self::Template),
+            1 => Ok(Self::User(UserId(id))),
+            2 => Ok(Self::Claim(ClaimId(id))),
+            _ => Err(UnknownCode { what: "subject of a finding", code }),
+        }
+    }
+}
+
 impl FindingState {
     /// In the order of their codes.
     pub const ALL: [Self; 5] =
@@ -166,6 +199,13 @@ mod tests {
             assert_eq!(FindingState::from_code(state.code()), Ok(state));
             assert_eq!(FindingState::from_word(state.word()), Some(state));
         }
+        for about in
+            [FindingAbout::Template, FindingAbout::User(UserId(7)), FindingAbout::Claim(ClaimId(8))]
+        {
+            let (code, id) = about.code();
+            assert_eq!(FindingAbout::from_code(code, id), Ok(about));
+        }
+        assert!(FindingAbout::from_code(3, 0).is_err());
         assert!(FindingKind::from_code(10).is_err());
         assert!(FindingState::from_code(5).is_err());
     }

@@ -1,6 +1,7 @@
 //! What a check finds, as a value: the line that `verify` prints, and what a reconciler stores.
 
-use coupon::{ClaimId, Discount, DiscountKind, Epoch, FindingKind, TemplateId, UserId};
+pub use coupon::FindingAbout as About;
+use coupon::{Discount, DiscountKind, Epoch, FindingKind, TemplateId, UserId};
 
 /// Something that is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,15 +25,6 @@ pub struct Finding {
     pub money: Option<i64>,
     /// The sentence for people.
     pub line: String,
-}
-
-/// Whom or what a finding is about, within its template.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum About {
-    /// The template itself.
-    Template,
-    User(UserId),
-    Claim(ClaimId),
 }
 
 impl Finding {
