@@ -35,8 +35,8 @@ use crate::{
         audit::{self, idempotency},
         holds::{bans, cancel, confirm},
         operators::{
-            api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, health,
-            merchants, repair,
+            api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, findings,
+            health, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -80,6 +80,9 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::begin))
         .routes(routes!(dead_letters::end))
         .routes(routes!(expiry::get))
+        .routes(routes!(findings::list))
+        .routes(routes!(findings::get))
+        .routes(routes!(findings::accept))
         .routes(routes!(health::get))
         .routes(routes!(whoami::get))
         .routes(routes!(claim_state::get))

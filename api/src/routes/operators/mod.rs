@@ -8,6 +8,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod desk;
 pub(crate) mod drain;
 pub(crate) mod expiry;
+pub(crate) mod findings;
 pub(crate) mod health;
 pub(crate) mod merchants;
 pub(crate) mod quotas;
