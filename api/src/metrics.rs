@@ -110,12 +110,10 @@ pub(crate) const JOB_ROWS: Metric = Metric {
             "closed",
             "ended",
             "cancelled",
-            "lapsed",
         ],
     }],
     meaning: "by end: `granted`; refused like a claim: `limit_reached`, `banned`, `sold_out`, \
-              `insufficient_stock`, `not_open`, `closed`, `ended`; `cancelled` with their job; \
-              `lapsed`: landed, and not confirmed in time",
+              `insufficient_stock`, `not_open`, `closed`, `ended`; `cancelled` with their job",
     worry: None,
 };
 

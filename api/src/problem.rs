@@ -121,6 +121,11 @@ impl Problem {
         self.contended
     }
 
+    /// Returns a member of the body that [`Problem::with`] added.
+    pub(crate) fn member(&self, name: &str) -> Option<&Value> {
+        self.more.get(name)
+    }
+
     /// Adds a member to the body.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.to_owned(), value.into());

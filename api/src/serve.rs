@@ -43,7 +43,7 @@ use crate::{
     router::router,
     routes::{operators::templates::halt, shop::batch},
     servers::{
-        ServerHealth,
+        ServerHealth, Watched,
         lost_claims::{Found, LostClaims},
         sale_clock::SaleClock,
     },
@@ -80,6 +80,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let points = &config.fail_points;
     let (landers, workers) =
         lander::landers(config.landers, CLAIMS_MAX, config.database_url.expose(), &ids, points);
+    let landing_wait = landers.wait();
     let mut landing: JoinSet<()> = workers.into_iter().map(Lander::run).collect();
     let (settler, settling) = Settler::new(gate.clone(), points.clone());
     let settling = tokio::spawn(settling);
@@ -140,7 +141,8 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     context.spawn("fleet", ended(async move { fleet.follow().await }));
     measure(&context, &claims, &pool, &connections, queue);
-    context.spawn("servers", servers.watch(&config, &context, sale_clock, pool, gate, views));
+    let watched = Watched { sales: sale_clock, pool, landing: landing_wait, gate, views };
+    context.spawn("servers", servers.watch(&config, &context, watched));
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();

@@ -16,6 +16,7 @@ mod reading;
 mod tests;
 
 use std::{
+    error::Error,
     net::SocketAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -134,6 +135,12 @@ async fn one(client: &Client, target: Target) -> Value {
     match answer {
         Ok(mut health) => {
             health["address"] = json!(shown);
+            // One that does not say what it is, is what the settings say.
+            if Kind::of_word(health["process"].as_str().unwrap_or_default()).is_none()
+                && let Some(kind) = kind
+            {
+                health["process"] = json!(kind.word());
+            }
             health
         }
         Err(error) => {
@@ -155,12 +162,21 @@ async fn health_of(client: &Client, address: SocketAddr) -> Result<Value, String
         }
         Ok::<_, reqwest::Error>(body)
     };
-    let body = asked.await.map_err(|error| runtime::report(&error.without_url()))?;
+    let body = asked.await.map_err(|error| innermost(&error))?;
     if body.len() > ANSWER_BYTES_MAX {
         return Err("the answer is too long".to_owned());
     }
     let health: Option<Value> = serde_json::from_slice(&body).ok();
     health.filter(Value::is_object).ok_or_else(|| "the answer is no object".to_owned())
+}
+
+/// Returns what happened, without the layers of the client that it happened in.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! goes on elsewhere when its lease is over. A row is claimed like any other claim, through the gate and the lander,
 //! under a key that names job and row. So a row that is repeated finds what landed before.
 
-mod confirm;
 mod finish;
 mod queued;
 mod turn;

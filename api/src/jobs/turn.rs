@@ -2,9 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use coupon::{
-    Claim, JobState, MerchantId, PayloadHash, RejectReason, RequestId, RowOutcome, Template, UserId,
-};
+use coupon::{Claim, JobState, PayloadHash, RejectReason, RequestId, RowOutcome, Template, UserId};
 use landing::{
     claims::{Answer, Unavailable},
     resolver::GRACE,
@@ -18,7 +16,7 @@ use redis_gate::Refusal;
 use tokio::{task::JoinSet, time::timeout};
 use tracing::info;
 
-use super::{Worker, confirm::Grant};
+use super::Worker;
 use crate::{code::Code, metrics::JOB_ROWS, state::App};
 
 /// Most rows of a turn. The transaction of their outcomes is short, and a merchant who waits for a turn waits for no more
@@ -29,7 +27,7 @@ pub(super) const ROWS_MAX: u32 = 256;
 /// slow. A job whose process died waits for it.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// How long a turn waits for a row. The claim goes on, and a later turn finds its outcome, and confirms it if it is held.
+/// How long a turn waits for a row. The claim goes on, and a later turn finds its outcome.
 const ROW_MAX: Duration = Duration::from_secs(5);
 
 /// How long a row that a turn did not wait for may still land: the grace after which the resolver ends its admission, and
@@ -134,13 +132,7 @@ impl Worker {
                 claimed_at: self.app.sale_clock.now(),
                 trace_parent: None,
             };
-            let turn_row = TurnRow {
-                row_no: row.row_no,
-                claim,
-                merchant: job.merchant_id,
-                actor: job.actor.clone(),
-            };
-            under_way.spawn(grant(self.app.clone(), Arc::clone(template), turn_row));
+            under_way.spawn(grant(self.app.clone(), Arc::clone(template), claim, row.row_no));
         }
         let mut done = Vec::new();
         let mut waits_for = None;
@@ -210,30 +202,11 @@ fn may_land(why: Code) -> bool {
     matches!(why, Code::ClaimPending | Code::RequestInProgress)
 }
 
-/// A row that is being granted.
-struct TurnRow {
-    row_no: u32,
-    claim: Claim,
-    /// Whose coupons they are, and in whose name held ones are confirmed.
-    merchant: MerchantId,
-    actor: String,
-}
-
-async fn grant(app: App, template: Arc<Template>, row: TurnRow) -> Found {
-    let TurnRow { row_no, claim, merchant, actor } = row;
-    let key = claim.request_id.clone();
-    let work = async {
-        match app.claims.claim(template, claim).await {
-            Answer::Landed { claim: landed, .. } => {
-                let grant = Grant { merchant, actor: &actor, key: &key, claim: &landed };
-                // Boxed, because few templates hold their coupons.
-                let outcome = Box::pin(grant.confirm(&app)).await?;
-                Ok(Done { row_no, outcome, claim_id: Some(landed.id) })
-            }
-            other => found(other, row_no),
-        }
-    };
-    timeout(ROW_MAX, work).await.unwrap_or(Err(Code::ClaimPending))
+async fn grant(app: App, template: Arc<Template>, claim: Claim, row_no: u32) -> Found {
+    match timeout(ROW_MAX, app.claims.claim(template, claim)).await {
+        Ok(answer) => found(answer, row_no),
+        Err(_) => Err(Code::ClaimPending),
+    }
 }
 
 /// Returns the outcome that an answer gives its row. A temporary refusal, such as a pause, leaves the row pending.

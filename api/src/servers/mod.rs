@@ -11,6 +11,7 @@ pub(crate) mod sale_clock;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
+use landing::lander::LandingWait;
 use metrics::gauge;
 use mysql_store::{MySqlPool, StoreError, connect, settings, view_generation};
 use redis_gate::Gate;
@@ -31,6 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// them. Each finding is a line in the log.
 const SETTINGS_EVERY: Duration = Duration::from_mins(10);
 
+/// How long MySQL may leave claims unlanded: longer than a wait for a locked row, after which a lander goes on.
+const LANDS_WITHIN: Duration = Duration::from_secs(5);
+
 /// Clock difference to MySQL above which a warning is logged. Clocks kept by NTP are within a few milliseconds.
 const SKEW_MAX: TimeDelta = TimeDelta::milliseconds(250);
 
@@ -40,6 +44,15 @@ pub(crate) struct ServerHealth {
     gate: Part,
     view: Part,
     kafka: Part,
+}
+
+/// What is asked whether the servers are well.
+pub(crate) struct Watched {
+    pub(crate) sales: SaleClock,
+    pub(crate) pool: MySqlPool,
+    pub(crate) landing: LandingWait,
+    pub(crate) gate: Gate,
+    pub(crate) views: ViewStore,
 }
 
 impl ServerHealth {
@@ -60,10 +73,7 @@ impl ServerHealth {
         self,
         config: &Config,
         context: &Context,
-        sales: SaleClock,
-        pool: MySqlPool,
-        gate: Gate,
-        views: ViewStore,
+        watched: Watched,
     ) -> impl Future<Output = anyhow::Result<()>> + Send + use<> {
         let names = TopicNames::new(&config.topic_prefix);
         let topics =
@@ -73,12 +83,12 @@ impl ServerHealth {
         let stop = context.stop_token();
         async move {
             // While a master of the gate's cluster is away, the others' templates are served.
-            let ask_gate = || gate.redis().check();
-            let with_mysql = watch_mysql(&self.mysql, &pool, &sales, &views, &stop);
+            let ask_gate = || watched.gate.redis().check();
+            let with_mysql = watch_mysql(&self.mysql, &watched, &stop);
             tokio::join!(
                 with_mysql,
                 runtime::watch(self.gate, stop.clone(), ask_gate),
-                runtime::watch(self.view, stop.clone(), || views.check_fit()),
+                runtime::watch(self.view, stop.clone(), || watched.views.check_fit()),
                 runtime::watch(self.kafka, stop.clone(), || probe.check()),
                 kafka_gaps::tell(&brokers, &names, &stop),
             );
@@ -92,20 +102,22 @@ impl ServerHealth {
 /// window).
 ///
 /// Like [`runtime::watch`], it drops no statement at `stop`.
-async fn watch_mysql(
-    part: &Part,
-    pool: &MySqlPool,
-    sales: &SaleClock,
-    views: &ViewStore,
-    stop: &CancellationToken,
-) {
+async fn watch_mysql(part: &Part, watched: &Watched, stop: &CancellationToken) {
+    let Watched { sales, pool, views, landing, .. } = watched;
     let mut agreed = true;
     let mut is_known = true;
     let mut settings_read: Option<Instant> = None;
     loop {
         match look(pool, sales, views, is_known).await {
             Ok(seen) => {
-                part.ready();
+                // It answers reads. A full disk or a lock of all tables stops writes alone.
+                let waits = landing.lasts();
+                if waits < LANDS_WITHIN {
+                    part.ready();
+                } else {
+                    let seconds = waits.as_secs();
+                    part.not_ready(format!("it has not taken claims for {seconds} s"));
+                }
                 is_known = seen.view_is_known;
                 let seconds = seen.ahead.as_seconds_f64();
                 gauge!(CLOCK_SKEW.name).set(seconds);

@@ -22,6 +22,10 @@ const FRESH_FOR: Duration = Duration::from_millis(250);
 /// Shortest time between two reads of a total: each return of a held coupon is a movement, and there are many a second.
 const TOTAL_AGAIN: Duration = Duration::from_secs(1);
 
+/// Longest age of a total that is shown although the gate has moved on: while pages are open it is read again each
+/// [`TOTAL_AGAIN`]. An older one may be of hours ago, when somebody looked last.
+const TOTAL_MOVED_FOR: Duration = Duration::from_secs(3);
+
 /// Longest age of a total while no gate says that it has moved: it changes rarely, by an operator's call.
 const TOTAL_FRESH_FOR: Duration = Duration::from_secs(60);
 
@@ -58,6 +62,8 @@ struct Total {
     total: Option<i64>,
     /// The gate's last movement when it was read.
     movement: Option<i64>,
+    /// When that read began.
+    read_at: Option<Instant>,
     /// When the last read began.
     asked_at: Option<Instant>,
     /// Whether a read is under way.
@@ -131,7 +137,7 @@ impl ShopStock {
                 entry.total().take(read, movement, template);
             });
         }
-        known.total
+        known.shown(movement, Instant::now())
     }
 
     fn entry(&self, template: TemplateId) -> Arc<Entry> {
@@ -163,6 +169,14 @@ impl Total {
         !self.is_asked && ((has_moved && age >= TOTAL_AGAIN) || age >= TOTAL_FRESH_FOR)
     }
 
+    /// Returns the total, unless it is of an earlier time of a gate that has moved on.
+    fn shown(&self, movement: Option<i64>, now: Instant) -> Option<i64> {
+        let has_moved = movement.is_some() && movement != self.movement;
+        let age = self.read_at.map(|at| now.saturating_duration_since(at));
+        let is_old = age.is_none_or(|age| age >= TOTAL_MOVED_FOR);
+        self.total.filter(|_| !has_moved || !is_old)
+    }
+
     /// Takes what MySQL said. What was known stays if it did not answer.
     fn take(
         &mut self,
@@ -175,6 +189,7 @@ impl Total {
             Ok(total) => {
                 self.total = total;
                 self.movement = movement;
+                self.read_at = self.asked_at;
             }
             Err(error) => {
                 let error = runtime::report(&error);
@@ -210,6 +225,10 @@ mod tests {
         assert!(total.is_due(None, now + TOTAL_FRESH_FOR));
         assert!(!total.is_due(Some(2), now), "not at each movement of many");
         assert!(total.is_due(Some(2), now + TOTAL_AGAIN));
+        assert_eq!(total.shown(Some(2), now + TOTAL_AGAIN), Some(9), "it is read again now");
+        assert_eq!(total.shown(Some(2), now + TOTAL_MOVED_FOR), None, "nobody has looked for long");
+        assert_eq!(total.shown(Some(1), now + TOTAL_FRESH_FOR), Some(9));
+        assert_eq!(total.shown(None, now + TOTAL_FRESH_FOR), Some(9));
         total.take(Err(StoreError::Contended), Some(2), TemplateId(7));
         assert_eq!((total.total, total.movement), (Some(9), Some(1)), "as it was known");
     }

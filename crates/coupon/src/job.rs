@@ -64,7 +64,7 @@ coded! {
 
 coded! {
     /// What became of a job's row.
-    RowOutcome, "row outcome", 13;
+    RowOutcome, "row outcome", 12;
     /// Not decided yet.
     Pending 0 "pending",
     /// The user has the coupons.
@@ -89,8 +89,6 @@ coded! {
     Cancelled 10 "cancelled",
     /// The user has let too many holds of the template lapse.
     Banned 11 "banned",
-    /// The coupons were held, and lapsed before the job could confirm them.
-    Lapsed 12 "lapsed",
 }
 
 impl JobState {
@@ -114,7 +112,7 @@ mod tests {
             assert_eq!((outcome.code(), RowOutcome::from_code(code)), (code, Ok(outcome)));
             assert_eq!(RowOutcome::from_word(outcome.word()), Some(outcome));
         }
-        assert!(JobState::from_code(4).is_err() && RowOutcome::from_code(13).is_err());
+        assert!(JobState::from_code(4).is_err() && RowOutcome::from_code(12).is_err());
         assert!(RowOutcome::from_word("landed").is_none());
     }
 }

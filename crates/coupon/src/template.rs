@@ -322,8 +322,11 @@ impl Discount {
         let wrong =
             |field, problem: &str| Err(TemplateError { field, problem: problem.to_owned() });
         match self.kind {
-            DiscountKind::AmountOff if self.value <= 0 => {
-                return wrong("discount.amount_off_minor", "use an amount in minor units, above 0");
+            DiscountKind::AmountOff if !(1..=limit::AMOUNT_MAX).contains(&self.value) => {
+                return wrong(
+                    "discount.amount_off_minor",
+                    "use an amount in minor units, above 0, at most 1,000,000,000,000",
+                );
             }
             DiscountKind::PercentOff if !(1..=10_000).contains(&self.value) => {
                 return wrong(
@@ -336,11 +339,18 @@ impl Discount {
             }
             DiscountKind::AmountOff | DiscountKind::PercentOff | DiscountKind::FreeShipping => {}
         }
-        if self.cap.is_some_and(|cap| cap <= 0 || self.kind != DiscountKind::PercentOff) {
-            return wrong("discount.cap_minor", "use an amount above 0, with percent_off only");
+        let is_cap = |cap| (1..=limit::AMOUNT_MAX).contains(&cap);
+        if self.cap.is_some_and(|cap| !is_cap(cap) || self.kind != DiscountKind::PercentOff) {
+            return wrong(
+                "discount.cap_minor",
+                "use an amount above 0, at most 1,000,000,000,000, with percent_off only",
+            );
         }
-        if self.minimum_spend < 0 {
-            return wrong("discount.minimum_spend_minor", "use an amount from 0");
+        if !(0..=limit::AMOUNT_MAX).contains(&self.minimum_spend) {
+            return wrong(
+                "discount.minimum_spend_minor",
+                "use an amount from 0 to 1,000,000,000,000, which is the highest of an order",
+            );
         }
         if self.currency.len() != 3 || !self.currency.bytes().all(|b| b.is_ascii_uppercase()) {
             return wrong("discount.currency", "use three capital letters, e.g. EUR");

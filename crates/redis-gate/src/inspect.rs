@@ -61,7 +61,7 @@ pub struct Meta {
     /// Lapses after which a user is refused; 0: never, and in a gate of an older version.
     pub lapses_allowed: i64,
     /// A pause that was made at the gate, as its author wrote it.
-    pub halt: Option<String>,
+    pub halt: Option<Vec<u8>>,
     /// Fields that hold what no script writes, or that are missing: their names and what they hold.
     pub odd: Vec<String>,
     /// What cannot be read in the gate: for an entry, its user; in meta itself, the first such field. Only a new epoch
@@ -246,7 +246,7 @@ pub(crate) fn read_meta(fields: &RawFields, run: &Run) -> Meta {
         window_ms: (number("starts"), number("ends")),
         limit: number("limit"),
         lapses_allowed: lapses.unwrap_or(0),
-        halt: fields.contains_key(&b"halt"[..]).then(|| text("halt")),
+        halt: fields.get(&b"halt"[..]).cloned(),
         odd: odd_fields(fields),
         unreadable: damage.or(fields.contains_key(&b"unreadable"[..]).then(|| text("unreadable"))),
     }

@@ -28,9 +28,9 @@ pub enum Halted {
     /// Claims are refused as paused from now on.
     Now,
     /// Another pause was made before, which stays.
-    Before(String),
-    /// The gate is absent, loading, or of another run, so it admits no claim.
-    NotOpen,
+    Before(Vec<u8>),
+    /// The gate is absent or of another run, so it admits no claim.
+    NotLoaded,
 }
 
 /// Result of unloading a gate.
@@ -99,17 +99,17 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError::Unknown`]: call again; it takes effect once.
-    pub async fn halt(&self, template: TemplateId, halt: &str) -> Result<Halted, GateError> {
+    pub async fn halt(&self, template: TemplateId, halt: &[u8]) -> Result<Halted, GateError> {
         let live = self.live(template).await?;
         let mut call = self.scripts.halt.key(self.keys(template).meta());
         call.arg(live.run.as_str()).arg(halt);
-        let (halted, before): (i64, String) = self.invoke("halt", live, &call).await?;
+        let (halted, before): (i64, Vec<u8>) = self.invoke("halt", live, &call).await?;
         Ok(match halted {
             1 => Halted::Now,
             // The call was sent twice.
             0 if before == halt => Halted::Now,
             0 => Halted::Before(before),
-            _ => Halted::NotOpen,
+            _ => Halted::NotLoaded,
         })
     }
 
@@ -117,7 +117,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError::Unknown`]: call again; it takes effect once.
-    pub async fn lift_halt(&self, template: TemplateId, halt: &str) -> Result<bool, GateError> {
+    pub async fn lift_halt(&self, template: TemplateId, halt: &[u8]) -> Result<bool, GateError> {
         let live = self.live(template).await?;
         let mut call = self.scripts.lift_halt.key(self.keys(template).meta());
         call.arg(halt);

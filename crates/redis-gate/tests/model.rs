@@ -30,7 +30,7 @@ const CLAIMS_MAX: usize = 63;
 const FIRST_ID: i64 = (1 << 53) + 1;
 
 /// The pause of all commands.
-const HALT: &str = "a pause";
+const HALT: &[u8] = b"a pause";
 
 const RULES: Rules = Rules { requests_kept: REQUESTS_KEPT, bug: None };
 

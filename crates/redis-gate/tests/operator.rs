@@ -226,10 +226,10 @@ async fn a_pause_at_the_gate_refuses_claims_in_every_state_and_epoch_until_it_is
     let gate = TestGate::open("halt", facts()).await;
     let admitted = claim(USER, "a", 1);
     gate.admit(&admitted).await;
-    assert_eq!(gate.gate.halt(TEMPLATE, "first").await.unwrap(), Halted::Now);
-    assert_eq!(gate.gate.halt(TEMPLATE, "first").await.unwrap(), Halted::Now, "sent twice");
-    let second = gate.gate.halt(TEMPLATE, "second").await.unwrap();
-    assert_eq!(second, Halted::Before("first".to_owned()));
+    assert_eq!(gate.gate.halt(TEMPLATE, b"first").await.unwrap(), Halted::Now);
+    assert_eq!(gate.gate.halt(TEMPLATE, b"first").await.unwrap(), Halted::Now, "sent twice");
+    let second = gate.gate.halt(TEMPLATE, b"second").await.unwrap();
+    assert_eq!(second, Halted::Before(b"first".to_vec()));
     assert_eq!(gate.claim(&claim(UserId(71), "a", 1)).await, refused(Refusal::Paused));
     let replay = gate.replay_of(&admitted, redis_gate::RequestState::Pending).await;
     assert_eq!(gate.claim(&admitted).await, replay, "what was admitted before is not refused");
@@ -244,21 +244,27 @@ async fn a_pause_at_the_gate_refuses_claims_in_every_state_and_epoch_until_it_is
     };
     assert_eq!(ask(71).await, refused(Refusal::Paused));
 
-    assert!(!gate.gate.lift_halt(TEMPLATE, "second").await.unwrap(), "another's");
+    assert!(!gate.gate.lift_halt(TEMPLATE, b"second").await.unwrap(), "another's");
     assert_eq!(ask(71).await, refused(Refusal::Paused));
-    assert!(gate.gate.lift_halt(TEMPLATE, "first").await.unwrap());
-    assert!(!gate.gate.lift_halt(TEMPLATE, "first").await.unwrap());
+    assert!(gate.gate.lift_halt(TEMPLATE, b"first").await.unwrap());
+    assert!(!gate.gate.lift_halt(TEMPLATE, b"first").await.unwrap());
     assert!(matches!(ask(71).await, Verdict::Admitted { .. }));
 }
 
 #[tokio::test]
-async fn a_gate_that_admits_nothing_cannot_be_paused() {
+async fn a_gate_that_is_absent_cannot_be_paused_and_one_that_is_loading_opens_paused() {
     let gate = TestGate::absent("halt elsewhere").await;
-    assert_eq!(gate.gate.halt(TEMPLATE, "a").await.unwrap(), Halted::NotOpen);
+    assert_eq!(gate.gate.halt(TEMPLATE, b"a").await.unwrap(), Halted::NotLoaded);
     assert!(gate.gate.begin(TEMPLATE, EPOCH).await.unwrap());
-    assert_eq!(gate.gate.halt(TEMPLATE, "a").await.unwrap(), Halted::NotOpen);
+    assert_eq!(gate.gate.halt(TEMPLATE, b"\xff\0").await.unwrap(), Halted::Now, "it is loading");
     assert!(gate.gate.open(TEMPLATE, EPOCH, &facts()).await.unwrap());
+    assert_eq!(gate.claim(&claim(USER, "a", 1)).await, refused(Refusal::Paused));
+    let meta = gate.gate.meta(TEMPLATE).await.unwrap().unwrap();
+    assert!(
+        gate.gate.lift_halt(TEMPLATE, &meta.halt.unwrap()).await.unwrap(),
+        "whatever its bytes"
+    );
     gate.set_meta("run", "another/run").await;
-    assert_eq!(gate.gate.halt(TEMPLATE, "a").await.unwrap(), Halted::NotOpen);
-    assert!(!gate.gate.lift_halt(TEMPLATE, "a").await.unwrap());
+    assert_eq!(gate.gate.halt(TEMPLATE, b"a").await.unwrap(), Halted::NotLoaded);
+    assert!(!gate.gate.lift_halt(TEMPLATE, b"a").await.unwrap());
 }

@@ -28,6 +28,21 @@ async fn scripts_that_the_server_forgot_are_sent_again() {
     assert_eq!(gate.release(&claim).await, Some(false));
 }
 
+/// A check that only reads would call a sale well in which every claim fails.
+#[tokio::test]
+async fn a_server_that_refuses_writes_fails_its_check() {
+    let server = OwnRedis::start("refuses writes", &[]).await;
+    let gate = TestGate::on(server.url.clone(), String::new()).await;
+    let redis = GateRedis::connect(&server.url).await.unwrap();
+    redis.check().await.unwrap();
+    for (setting, wrong, right) in [("min-replicas-to-write", "1", "0"), ("maxmemory", "1", "0")] {
+        gate.send(&["CONFIG", "SET", setting, wrong]).await;
+        assert!(redis.check().await.is_err(), "{setting}");
+        gate.send(&["CONFIG", "SET", setting, right]).await;
+        redis.check().await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_redis_that_evicts_is_no_gate() {
     let view = TestServers::shared().endpoints().view_redis_url.clone();

@@ -276,7 +276,8 @@ pub(crate) fn judged(
     let members = Box::new(failure::members(&problem));
     let failure = Failure { code: word("code"), field, members, ..Failure::new(kind, sentence) };
     let retryable = problem.get("retryable").and_then(Value::as_bool);
-    let again = if retryable.unwrap_or(status.is_server_error()) {
+    // What is made needs no second call.
+    let again = if retryable.unwrap_or(status.is_server_error()) && kind != Kind::Made {
         Again::Later(retry_after)
     } else {
         Again::Never
@@ -369,7 +370,7 @@ mod tests {
         assert_eq!(missed(&look, 503, &passing), (Kind::Unavailable, code("BUSY"), later()));
         assert_eq!(missed(&change, 503, &passing), (Kind::Unknown, code("BUSY"), later()));
         let made = r#"{"code":"BUSY","detail":"Why.","retryable":true,"made":true}"#;
-        assert_eq!(missed(&change, 503, made), (Kind::Made, code("BUSY"), later()));
+        assert_eq!(missed(&change, 503, made), (Kind::Made, code("BUSY"), Again::Never));
         assert_eq!(missed(&change, 409, made).0, Kind::Refused);
         // A proxy's page, and a page instead of an answer.
         assert_eq!(missed(&look, 502, "<html>"), (Kind::Unavailable, None, later()));

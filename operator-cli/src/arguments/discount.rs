@@ -13,10 +13,10 @@ pub(crate) struct Discount {
     #[arg(long, value_name = "AMOUNT")]
     pub(crate) amount_off: Option<String>,
     /// The most that a percentage takes off.
-    #[arg(long, value_name = "AMOUNT")]
+    #[arg(long, visible_alias = "cap", value_name = "AMOUNT")]
     pub(crate) at_most: Option<String>,
     /// What an order must cost before any discount.
-    #[arg(long, value_name = "AMOUNT")]
+    #[arg(long, visible_alias = "minimum-spend", value_name = "AMOUNT")]
     pub(crate) from: Option<String>,
     /// The currency of these amounts: three capital letters. Default: the file's.
     #[arg(long)]

@@ -39,7 +39,7 @@ pub(crate) enum TemplateCommand {
         id: TemplateId,
         /// A file with the fields to change, TOML or JSON (docs/api.md says which, in which state); `-` for standard input.
         /// Not needed if a flag below changes one.
-        #[arg(required_unless_present_any = ["percent_off", "amount_off", "claim_mode", "accept_after", "hold_ms", "lapses_allowed", "returned_stock"])]
+        #[arg(required_unless_present_any = ["percent_off", "amount_off", "at_most", "from", "currency", "claim_mode", "accept_after", "hold_ms", "lapses_allowed", "returned_stock"])]
         file: Option<PathBuf>,
         /// The version that you have seen (`template show`); another version is not changed. Or set `version` in the
         /// file.

@@ -17,7 +17,19 @@ pub(crate) fn discounted(mut body: Value, asked: &Discount) -> Result<Value, Fai
     let file = body.get("discount").and_then(Value::as_object);
     let mut discount: Map<String, Value> = file.cloned().unwrap_or_default();
     if let Some(currency) = currency {
-        discount.insert("currency".to_owned(), currency.as_str().into());
+        let before = discount.insert("currency".to_owned(), currency.as_str().into());
+        let is_another = before.is_some_and(|before| before != currency.as_str());
+        let of_file = |field: &str, flag: &Option<String>| {
+            flag.is_none() && discount.get(field).is_some_and(|amount| !amount.is_null())
+        };
+        let keeps_amounts = of_file("cap_minor", at_most)
+            || of_file("minimum_spend_minor", from)
+            || of_file("amount_off_minor", amount_off);
+        if is_another && keeps_amounts {
+            return Err(Failure::usage("The file's amounts are of another currency.").advise(
+                "Name each amount in the new one: `--amount-off`, `--at-most`, `--from`.",
+            ));
+        }
     }
     if let Some(hundredths) = percent_off {
         discount.insert("kind".to_owned(), "percent_off".into());
@@ -64,6 +76,19 @@ mod tests {
 
     fn text(text: &str) -> Option<String> {
         Some(text.to_owned())
+    }
+
+    #[test]
+    fn a_currency_takes_no_amount_of_another_over() {
+        let file = json!({"discount": {"kind": "percent_off", "percent_off": "20",
+            "cap_minor": 2_000, "currency": "EUR"}});
+        let dinars = Discount { currency: text("KWD"), ..flags() };
+        assert!(discounted(file.clone(), &dinars).is_err());
+        let capped = Discount { at_most: text("6.000"), ..dinars };
+        let made = discounted(file.clone(), &capped).unwrap();
+        assert_eq!(made["discount"]["cap_minor"], 6_000);
+        let same = Discount { currency: text("EUR"), ..flags() };
+        assert_eq!(discounted(file.clone(), &same).unwrap(), file);
     }
 
     #[test]

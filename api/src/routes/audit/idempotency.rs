@@ -11,13 +11,13 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use coupon::{AuditId, RequestId};
+use coupon::{AuditId, MerchantId, RequestId};
 use mysql_store::{
     MySqlConnection,
     connect::{self, Transaction},
     idempotency::{self, Digest, Request},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::{auth::Operator, code::Code, http::headers, problem::Problem, state::App};
@@ -143,6 +143,13 @@ impl Once {
         Ok(idempotency::is_under_way(transaction, request, audit_id).await?)
     }
 
+    /// Returns the request in a form that outlives this process: its answer is stored later.
+    pub(crate) fn kept(&self, operator: Operator) -> Option<KeptRequest> {
+        let Request { merchant_id, route, key, digest } = self.request(operator)?;
+        let key = key.as_str().to_owned();
+        Some(KeptRequest { merchant_id: merchant_id.0, route, key, digest })
+    }
+
     fn request(&self, operator: Operator) -> Option<Request<'_>> {
         let key = self.key.as_ref()?;
         // The digest includes the operator's key: another key may lack the right to see the answer.
@@ -150,6 +157,36 @@ impl Once {
         let merchant_id = operator.merchant_id;
         let digest = digest.finalize().into();
         Some(Request { merchant_id, route: self.route, key, digest })
+    }
+}
+
+/// A request with an `Idempotency-Key`, as text keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptRequest {
+    merchant_id: i64,
+    route: [u8; 16],
+    key: String,
+    digest: [u8; 32],
+}
+
+/// A kept request, read again.
+pub(crate) struct ReadRequest {
+    kept: KeptRequest,
+    key: RequestId,
+}
+
+impl KeptRequest {
+    /// `None`: its key is none that a client can send.
+    pub(crate) fn request(&self) -> Option<ReadRequest> {
+        let key = RequestId::from_client(&self.key).ok()?;
+        Some(ReadRequest { kept: self.clone(), key })
+    }
+}
+
+impl ReadRequest {
+    pub(crate) fn borrowed(&self) -> Request<'_> {
+        let KeptRequest { merchant_id, route, digest, .. } = self.kept;
+        Request { merchant_id: MerchantId(merchant_id), route, key: &self.key, digest }
     }
 }
 
@@ -228,7 +265,8 @@ impl Answer {
         &self.body
     }
 
-    fn kept(&self) -> idempotency::Answer {
+    /// The answer as it is stored.
+    pub(crate) fn kept(&self) -> idempotency::Answer {
         let location = self.location.iter().map(|location| format!("location {location}"));
         let version = self.version.iter().map(|version| format!("version {version}"));
         let head = location.chain(version).collect::<Vec<_>>().join("\n");

@@ -163,7 +163,7 @@ async fn try_cancel(
     for coupon in &before {
         if !stands(coupon, who, now, server_now).map_err(|why| named(why, coupon.id))? {
             open.push(coupon.id);
-        } else if let Some(other) = desk::usable_replacement(&mut transaction, coupon.id).await? {
+        } else if let Some(other) = desk::last_replacement(&mut transaction, coupon.id).await? {
             return Err(named(replaced(&other), coupon.id));
         }
     }

@@ -9,7 +9,7 @@
 
 use chrono::{DateTime, Utc};
 use coupon::{
-    CouponId, UserId,
+    CouponId, CouponStatus, UserId,
     money::{self, Applied, Offer, Spend},
 };
 use mysql_store::{
@@ -169,7 +169,8 @@ pub(crate) async fn refusal(
     refused: Use,
 ) -> Result<Problem, Problem> {
     if let Use::Cancelled(coupon) = &refused
-        && let Some(other) = desk::usable_replacement(connection, coupon.id).await?
+        && let Some(other) = desk::last_replacement(connection, coupon.id).await?
+        && other.status == CouponStatus::Unused
     {
         return Ok(coupon_json::replaced(other.id));
     }

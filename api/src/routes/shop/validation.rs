@@ -75,6 +75,10 @@ pub(crate) struct ValidationBody {
     /// Why it does not fit, for people.
     #[schema(required = true)]
     detail: Option<String>,
+    /// Of a cancelled coupon: the one that its user has in its place, and can use. Absent otherwise.
+    #[schema(value_type = Option<Id>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<Value>,
 }
 
 /// Example of an answer, for the OpenAPI document.
@@ -162,11 +166,10 @@ async fn judged(
 
 impl ValidationBody {
     fn of(terms: &Terms, spend: Spend<'_>, taken: Result<i64, Problem>) -> Self {
-        let (discount, reason) = match taken {
-            Ok(discount) => (Some(discount), None),
-            Err(problem) => (None, Some(problem.reason())),
-        };
-        let (code, detail) = reason.unzip();
+        let discount = taken.as_ref().ok().copied();
+        let problem = taken.err();
+        let replaced_by = problem.as_ref().and_then(|one| one.member("replaced_by").cloned());
+        let (code, detail) = problem.map(Problem::reason).unzip();
         Self {
             coupon_id: terms.coupon.to_string(),
             kind: terms.discount.kind.word(),
@@ -176,6 +179,7 @@ impl ValidationBody {
             left_to_pay: discount.map(|discount| spend.amount - discount),
             code,
             detail,
+            replaced_by,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use chrono::{DateTime, Utc};
 use coupon::{Epoch, Template, TemplateId, TemplateState};
 use mysql_store::{MySqlPool, StoreError, connect, stock};
-use redis_gate::{Gate, Phase};
+use redis_gate::{Gate, Meta, Phase};
 use runtime::FailPoints;
 use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 use tracing::debug;
@@ -59,7 +59,7 @@ pub struct Gates {
     /// Rebuilds that this process is making, or that failed a moment ago.
     pub(super) attempts: Arc<Attempts>,
     /// Pauses that were made at gates and are not known to be in MySQL.
-    halts: Arc<Lock<HashMap<TemplateId, Arc<str>>>>,
+    halts: Arc<Lock<HashMap<TemplateId, Arc<[u8]>>>>,
     /// Templates that are over and whose queues are known closed, or were never used, and their versions.
     pub(super) queues_closed: Arc<Lock<HashMap<TemplateId, i64>>>,
 }
@@ -193,25 +193,32 @@ impl Gates {
     }
 
     /// Notes a pause that was made or found at a gate, so that it is carried over to MySQL.
-    pub fn note_halt(&self, template: TemplateId, halt: &str) {
+    pub fn note_halt(&self, template: TemplateId, halt: &[u8]) {
         self.lock_halts().insert(template, halt.into());
     }
 
+    /// Notes the pause that a gate was found with.
+    pub(crate) fn note_halt_of(&self, template: TemplateId, meta: Option<&Meta>) {
+        if let Some(halt) = meta.and_then(|meta| meta.halt.as_ref()) {
+            self.note_halt(template, halt);
+        }
+    }
+
     /// Returns the pauses that were noted.
-    pub fn halts(&self) -> Vec<(TemplateId, Arc<str>)> {
+    pub fn halts(&self) -> Vec<(TemplateId, Arc<[u8]>)> {
         self.lock_halts().iter().map(|(id, halt)| (*id, Arc::clone(halt))).collect()
     }
 
-    pub fn halt_of(&self, template: TemplateId) -> Option<Arc<str>> {
+    pub fn halt_of(&self, template: TemplateId) -> Option<Arc<[u8]>> {
         self.lock_halts().get(&template).cloned()
     }
 
     /// Forgets a pause, unless another one was noted meanwhile.
-    pub fn forget_halt(&self, template: TemplateId, halt: &str) {
+    pub fn forget_halt(&self, template: TemplateId, halt: &[u8]) {
         self.lock_halts().retain(|id, noted| *id != template || **noted != *halt);
     }
 
-    fn lock_halts(&self) -> LockGuard<'_, HashMap<TemplateId, Arc<str>>> {
+    fn lock_halts(&self) -> LockGuard<'_, HashMap<TemplateId, Arc<[u8]>>> {
         self.halts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -274,9 +274,7 @@ impl Keeper {
         let stock = &watched.stock;
         // Read after MySQL: `holds_too_much` and what is in `wrong.rs` rely on this order.
         let meta = self.gates.gate().meta(template.id).await?;
-        if let Some(halt) = meta.as_ref().and_then(|meta| meta.halt.as_ref()) {
-            self.gates.note_halt(template.id, halt);
-        }
+        self.gates.note_halt_of(template.id, meta.as_ref());
         let open = |meta: &Meta| meta.is_open() && meta.epoch >= stock.epoch;
         let is_closed = !meta.as_ref().is_some_and(open);
         let unreadable = meta.as_ref().filter(|meta| meta.of_this_run);
@@ -284,8 +282,8 @@ impl Keeper {
             error!(template.id = %template.id, what, "something in a gate cannot be read");
             counter!(metric::UNREADABLE.name).increment(1);
             self.gates.rebuild_wrong(template.id).await?;
-        } else if is_closed {
-            // The gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
+        } else if is_closed && self.gates.halt_of(template.id).is_none() {
+            // A gate that an operator paused, and that was lost, stays closed until MySQL has the pause. Otherwise the gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
             // and this rebuild is skipped.
             self.gates.rebuild(template.id).await?;
         }
@@ -370,6 +368,7 @@ impl Keeper {
             *unwanted = Unwanted::Gone;
             return Ok(());
         };
+        self.gates.note_halt_of(id, Some(&meta));
         // What MySQL has lost of its claims is noted before it goes.
         if primary_server::may_be_of_lost_history(meta.epoch, stock.epoch) {
             let _alone = self.gates.alone().await;

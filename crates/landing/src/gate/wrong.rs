@@ -91,13 +91,23 @@ impl Keeper {
     /// Returns whether the gate contains fewer movements than before in the same epoch, or some that MySQL has not shown
     /// for too long.
     fn has_moved_wrongly(&mut self, id: TemplateId, meta: &Meta, stock: &Stock) -> bool {
-        let Meta { epoch, movement, .. } = *meta;
-        let before = self.contained.get(&id).filter(|before| before.epoch == epoch);
-        let has_lost = before.is_some_and(|before| movement < before.movement);
-        let since = before.and_then(|before| before.ahead_since).unwrap_or_else(Instant::now);
-        let ahead_since = (movement > stock.movement).then_some(since);
-        self.contained.insert(id, Contained { epoch, movement, ahead_since });
-        has_lost || ahead_since.is_some_and(|since| since.elapsed() >= SHOWN_WITHIN)
+        let before = self.contained.get(&id).filter(|before| before.epoch == meta.epoch);
+        let has_lost = before.is_some_and(|before| meta.movement < before.movement);
+        let now = Instant::now();
+        let contained = Contained::after(before, meta.epoch, meta.movement, stock.movement, now);
+        self.contained.insert(id, contained);
+        let is_ahead = |since: Instant| since.elapsed() >= SHOWN_WITHIN;
+        has_lost || contained.ahead_since.is_some_and(is_ahead)
+    }
+}
+
+impl Contained {
+    /// `before` is of the same epoch. While units come back all the time, the gate is ahead at each check, of other
+    /// movements: those of the check before are shown by now.
+    fn after(before: Option<&Self>, epoch: Epoch, movement: i64, shown: i64, now: Instant) -> Self {
+        let unshown = before.filter(|before| before.movement > shown);
+        let since = unshown.and_then(|before| before.ahead_since).unwrap_or(now);
+        Self { epoch, movement, ahead_since: (movement > shown).then_some(since) }
     }
 }
 
@@ -116,4 +126,27 @@ fn contradiction(template: &Template, stock: &Stock, meta: &Meta) -> Option<&'st
     ]
     .into_iter()
     .find_map(|(field, differs)| differs.then_some(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_ahead_only_as_long_as_mysql_does_not_show_the_same_movement() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let after = |before: Contained, movement, shown, seconds| {
+            Contained::after(Some(&before), Epoch(1), movement, shown, at(seconds))
+        };
+        let first = Contained::after(None, Epoch(1), 10, 7, at(0));
+        assert_eq!(first.ahead_since, Some(at(0)));
+        // Units come back all the time: each check finds it ahead, of other movements.
+        let next = after(first, 20, 12, 2);
+        assert_eq!(next.ahead_since, Some(at(2)));
+        assert_eq!(after(next, 30, 20, 4).ahead_since, Some(at(4)));
+        // MySQL still does not show what the gate had at the check before.
+        assert_eq!(after(next, 30, 19, 4).ahead_since, Some(at(2)));
+        assert_eq!(after(next, 20, 20, 4).ahead_since, None);
+    }
 }

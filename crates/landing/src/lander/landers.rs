@@ -52,7 +52,23 @@ pub fn landers(
     (Landers { queues, ids: Arc::clone(ids) }, workers)
 }
 
+/// How long the landers of a process have been waiting for MySQL. It does not keep them at work.
+#[derive(Clone)]
+pub struct LandingWait(Vec<Arc<Pulse>>);
+
+impl LandingWait {
+    /// Returns the longest wait; zero if there is none.
+    pub fn lasts(&self) -> Duration {
+        self.0.iter().map(|pulse| pulse.lasts()).max().unwrap_or_default()
+    }
+}
+
 impl Landers {
+    /// Returns what tells how long MySQL does not answer the landers.
+    pub fn wait(&self) -> LandingWait {
+        LandingWait(self.queues.iter().map(|(_, pulse)| Arc::clone(pulse)).collect())
+    }
+
     /// Lands an admission made at `admitted_at` that left `left_after` coupons in the gate, if known, and returns its
     /// outcome. `None`: the landers have stopped, and it is unknown whether the admission landed; the resolver will
     /// find out.
@@ -93,7 +109,7 @@ impl Landers {
 }
 
 /// Returns the answer to an admission if it lands at `lands_at` under this version of its template, with new ids for
-/// its coupons. A hold runs from the landing.
+/// its coupons. A hold runs from the landing. Grants are not held: nobody pays for them, so they would lapse.
 ///
 /// # Errors
 /// No coupon id can be made.
@@ -112,7 +128,9 @@ pub(crate) fn answer_if_landed(
         })
         .collect::<Result<_, IdError>>()?;
     let answer = answer_without_hold(template, claim, coupons);
-    let held_until = template.hold.held_until(lands_at, answer.valid_until);
+    let is_held = !claim.request_id.is_grant();
+    let held_until =
+        is_held.then(|| template.hold.held_until(lands_at, answer.valid_until)).flatten();
     Ok(LandedClaim { held_until, ..answer })
 }
 

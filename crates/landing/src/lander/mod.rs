@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::batch::{self, Outcome};
 pub use crate::lander::{
     batch_loop::Lander,
-    landers::{LANDERS, Landers, landers},
+    landers::{LANDERS, Landers, LandingWait, landers},
 };
 pub(crate) use crate::lander::{
     batch_loop::{PING_EVERY, take_batch},

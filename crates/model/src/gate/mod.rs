@@ -268,10 +268,9 @@ impl<const USERS: usize, const REQUESTS: usize> Gate<USERS, REQUESTS> {
         Some(true)
     }
 
-    /// `halt.lua`: pauses an open gate, whatever MySQL says. Returns whether it is paused now.
+    /// `halt.lua`: pauses a gate, whatever MySQL says. Returns whether it is paused now.
     pub fn halt(&mut self, rules: Rules) -> bool {
-        let open = self.meta_of_run(rules).filter(|meta| meta.phase == Phase::Open);
-        open.map(|meta| meta.halted = true).is_some()
+        self.meta_of_run(rules).map(|meta| meta.halted = true).is_some()
     }
 
     /// `lift_halt.lua`, in any epoch.

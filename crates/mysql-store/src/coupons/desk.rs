@@ -256,7 +256,7 @@ pub async fn replacement_of(
 }
 
 /// Returns the coupon at the end of a coupon's chain of replacements, if its user can use it or has used it.
-pub async fn usable_replacement(
+pub async fn last_replacement(
     connection: &mut MySqlConnection,
     id: CouponId,
 ) -> Result<Option<UserCoupon>, StoreError> {

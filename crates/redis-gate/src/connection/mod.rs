@@ -85,12 +85,15 @@ impl GateRedis {
         Ok(redis)
     }
 
-    /// Checks that a server answers. Without one no gate is reached; while some are away, the others' gates are.
+    /// Checks that a server answers and takes writes. Without one no gate admits a claim; while some are away, the others'
+    /// gates do.
     ///
     /// # Errors
     /// None does: why the first of them does not.
     pub async fn check(&self) -> Result<(), GateError> {
-        any(self.live_each().await.into_iter().map(|(_, live)| live))
+        let servers = self.live_each().await.into_iter();
+        let asked = servers.map(async |(_, live)| live?.may_write().await);
+        any(join_all(asked).await.into_iter())
     }
 
     /// Returns the server that has a key; `None` while no master of the cluster has its slot.

@@ -140,7 +140,19 @@ impl Server {
     }
 }
 
+/// A script that may write and does not. A server whose memory is full, whose disk refused its data, or that lacks
+/// replicas refuses it before it runs, as it refuses `claim.lua`.
+const MAY_WRITE: &str = "#!lua\nreturn 1";
+
 impl Live {
+    /// Checks that the server takes writes.
+    pub(crate) async fn may_write(&self) -> Result<(), GateError> {
+        let mut call = redis::cmd("EVAL");
+        call.arg(MAY_WRITE).arg(0);
+        let result = call.query_async(&mut self.connection.clone()).await;
+        self.checked::<i64>("may_write", result).await.map(drop)
+    }
+
     /// Distinguishes an error answered by Redis from a missing answer.
     pub(crate) async fn checked<T>(
         &self,

@@ -213,8 +213,13 @@ async fn hold_coupons(world: &World, template: TemplateId, count: i64) {
 
 /// Makes the gate lose everything, by an inline command.
 pub(crate) async fn flush(gate: &OwnRedis) {
+    command(gate, "FLUSHALL").await;
+}
+
+/// Sends a command whose answer is `OK`.
+pub(crate) async fn command(gate: &OwnRedis, command: &str) {
     let mut stream = TcpStream::connect(gate.server.address()).await.unwrap();
-    stream.write_all(b"FLUSHALL\r\n").await.unwrap();
+    stream.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
     let mut answer = [0; 5];
     stream.read_exact(&mut answer).await.unwrap();
     assert_eq!(&answer, b"+OK\r\n");

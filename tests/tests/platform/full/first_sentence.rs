@@ -10,7 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::Api;
 
-use crate::operators::cli::Cli;
+use crate::{claims::full::epochs::command, operators::cli::Cli};
 
 /// A platform with two apis on servers of its own.
 struct Stack {
@@ -227,6 +227,44 @@ async fn a_key_of_the_last_minutes_reads_health_while_mysql_is_away_and_pauses_a
     database.server.start().await.unwrap();
     until(async || health(&never_seen).await, |seen| seen["impact"]["state"] == "well").await;
     until(async || world.api().template(template).await.unwrap().state, |is| is == "paused").await;
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+/// A lock of all tables stands for a full disk: reads are answered, and no claim lands.
+#[tokio::test]
+async fn a_mysql_that_takes_no_writes_and_a_gate_that_takes_none_are_named_though_both_answer() {
+    let database = OwnDatabase::start("no-writes", Flavor::Mariadb, &[]).await.unwrap();
+    let gate = OwnRedis::gate("no-writes-gate").await.unwrap();
+    let servers = TestServers::shared().with_database(&database.url()).with_gate(&gate.url());
+    let world = World::start_on(&servers, "no writes", |options| options).await;
+    let template = world.template(5, |new| new).await;
+    let is_down = |seen: &Value, cause: &str| {
+        let impact = &seen["impact"];
+        let named = impact["cause"].as_str().is_some_and(|said| said.starts_with(cause));
+        named && impact["claims"] == "stopped"
+    };
+    let is_well = |seen: &Value| seen["impact"]["state"] == "well";
+    until(async || health(world.api()).await, is_well).await;
+
+    let mut lock = world.mysql().await;
+    verify::execute(&mut lock, "set wait_timeout = 600").await.unwrap();
+    verify::execute(&mut lock, "flush tables with read lock").await.unwrap();
+    let api = world.api().clone();
+    let claim = tokio::spawn(async move {
+        let shopper = api.shopper(UserId(1)).unwrap();
+        shopper.claim(template, Some("a-key"), 1).await.unwrap().status
+    });
+    until(async || health(world.api()).await, |seen| is_down(seen, "MySQL at ")).await;
+    assert_eq!(claim.await.unwrap(), 503);
+    verify::execute(&mut lock, "unlock tables").await.unwrap();
+    until(async || health(world.api()).await, is_well).await;
+
+    command(&gate, "CONFIG SET min-replicas-to-write 1").await;
+    let of_gate = "the gate's Redis at ";
+    until(async || health(world.api()).await, |seen| is_down(seen, of_gate)).await;
+    command(&gate, "CONFIG SET min-replicas-to-write 0").await;
+    until(async || health(world.api()).await, is_well).await;
     world.assert_sound(None).await;
     world.end().await;
 }

@@ -1,6 +1,8 @@
 //! A sale that is paused at its gate while MySQL is away: nothing is accepted from then on, and MySQL has the pause once
 //! it is back, whatever dies meanwhile.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use coupon::TemplateId;
 use devstack::{Flavor, OwnDatabase, OwnRedis, TestServers};
 use pipeline_tests::{
@@ -12,7 +14,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Answer, Api};
 
-use crate::queued::{KEY, accepted, after_topic, assert_sold, shopper, two_apis};
+use crate::{
+    claims::full::epochs::flush,
+    queued::{KEY, accepted, after_topic, assert_sold, shopper, two_apis},
+};
 
 /// Two apis on a database and a gate that only this test uses.
 struct Sale {
@@ -62,8 +67,10 @@ impl Sale {
     }
 
     async fn is_refused(&self, user: i64) {
-        let claimed = shopper(&self.world, 1, user).claim(self.template, Some(KEY), 1).await;
-        let claimed = claimed.unwrap();
+        let anna = shopper(&self.world, 1, user);
+        let claim = async || anna.claim(self.template, Some(KEY), 1).await.unwrap();
+        // A gate that is being loaded admits nothing either.
+        let claimed = until(claim, |answer| !answer.is_passing()).await;
         assert_eq!(claimed.code().as_deref(), Some("PAUSED"), "{claimed:?}");
     }
 
@@ -120,7 +127,13 @@ async fn a_sale_is_paused_at_its_gate_while_mysql_is_away_and_in_mysql_once_it_i
     }
     accepted(&mut promises, &shopper(&sale.world, 1, 2), sale.template).await;
 
-    let since = sale.pause(0).await;
+    let path = sale.path("pause");
+    let caller = api.clone();
+    let keyed = || caller.operator(Method::POST, &path).header("idempotency-key", "k");
+    let first = api.send(keyed()).await.unwrap();
+    assert_eq!(first.status, 202, "{first:?}");
+    let since = first.json::<Value>().unwrap()["since"].clone();
+    assert_eq!(sale.pause(0).await, since);
     assert_eq!(sale.pause(1).await, since, "it is one pause");
     sale.is_refused(3).await;
 
@@ -133,6 +146,8 @@ async fn a_sale_is_paused_at_its_gate_while_mysql_is_away_and_in_mysql_once_it_i
     assert_eq!(by, [json!(sale.key_id)], "one line, of who paused first");
 
     sale.world.apis[0].turn(sale.template, "resume").await.unwrap();
+    let again = sale.on_call[1].send(keyed()).await.unwrap();
+    assert_eq!((again.status, &again.body), (202, &first.body), "it pauses nothing again");
     accepted(&mut promises, &shopper(&sale.world, 0, 3), sale.template).await;
     assert_eq!(promises.kept(&sale.world).await, Ends::all_succeeded(3));
     assert_sold(&sale.world, sale.template, 3).await;
@@ -163,6 +178,42 @@ async fn a_pause_at_the_gate_outlives_the_api_that_made_it_and_one_in_an_apis_me
     let (verbs, by) = sale.changes().await;
     assert_eq!(verbs[verbs.len() - 3..], ["pause", "resume", "pause"], "{verbs:?}");
     assert_eq!(by, [json!(sale.key_id), json!(sale.key_id)]);
+    sale.world.end().await;
+}
+
+/// A gate that is lost while its pause waits for MySQL is not opened by an api that knows of the pause.
+#[tokio::test]
+async fn a_gate_that_is_lost_behind_its_pause_opens_paused() {
+    let mut sale = Sale::start("gate-pause-lost").await;
+    sale.database.server.kill().unwrap();
+    sale.pause(0).await;
+    sale.pause(1).await;
+    flush(&sale.gate).await;
+    sale.database.server.start().await.unwrap();
+    let taken = AtomicI32::new(0);
+    let claimed = async || shopper(&sale.world, 1, 5).claim(sale.template, Some(KEY), 1).await;
+    let is_paused = |answer: &Result<Answer, _>| {
+        let answer = answer.as_ref().unwrap();
+        taken.fetch_add(i32::from(answer.status == 202), Ordering::Relaxed);
+        answer.code().as_deref() == Some("PAUSED")
+    };
+    until(claimed, is_paused).await.unwrap();
+    assert_eq!(taken.into_inner(), 0, "both apis knew of the pause");
+    sale.until_state("paused").await;
+    sale.world.end().await;
+}
+
+/// What somebody wrote into the gate by hand stops the sale, and a resume ends it.
+#[tokio::test]
+async fn a_pause_at_the_gate_that_nobody_can_read_is_carried_over_and_ended_by_a_resume() {
+    let sale = Sale::start("gate-pause-garbage").await;
+    for garbage in [&b"\xff\xfe\0"[..], b"{\"audit_id\":-1}", b""] {
+        sale.world.sources.gate.halt(sale.template, garbage).await.unwrap();
+        sale.until_state("paused").await;
+        let resume = async || asked(&sale.on_call[0], Method::POST, &sale.path("resume")).await;
+        until(resume, |answer| answer.status == 200).await;
+        sale.until_state("published").await;
+    }
     sale.world.end().await;
 }
 

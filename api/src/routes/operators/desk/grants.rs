@@ -65,7 +65,7 @@ pub(crate) struct GrantsRequest {
     /// once nothing is in the template's queue and its gate is loaded. If that takes ten minutes, nothing is taken back.
     /// Default: `true`.
     from_stock: Option<bool>,
-    /// Where the template holds its coupons, `true` is needed: the job confirms what it grants, since nobody pays for it.
+    /// Where the template holds its coupons, `true` is needed: what is granted is confirmed from the start, since nobody pays for it.
     confirmed: Option<bool>,
 }
 
@@ -99,8 +99,8 @@ struct GrantJob {
     operation_id = "grant_coupons",
     tag = "Support",
     summary = "Grant coupons to many users",
-    description = "Creates a job, which claims for each user under the template's window, limit and stock, and confirms \
-                   held coupons if `confirmed` says so. The users may \
+    description = "Creates a job, which claims for each user under the template's window, limit and stock. What it \
+                   grants is never held. The users may \
                    also come as lines, `text/plain` or `application/x-ndjson`, with the rest in the query string. A user \
                    who cannot get the coupons is an outcome of the job and no mistake of the request.",
     security(("operator_key" = [])),

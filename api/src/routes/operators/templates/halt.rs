@@ -12,7 +12,7 @@ use landing::rebuild::RebuildError;
 use mysql_store::{
     StoreError,
     audit::{self, Entry},
-    connect, template,
+    connect, idempotency, template,
 };
 use redis_gate::{Halted, Meta};
 use runtime::Context;
@@ -26,12 +26,13 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        instant::instant,
+        instant::{TIMES_MS, instant},
         schemas::{Id, Instant},
     },
     problem::{Problem, unknown_template},
     routes::{
-        audit::idempotency::Answer, bodies::template_json::TemplateJson,
+        audit::idempotency::{Answer, KeptRequest, Once},
+        bodies::template_json::TemplateJson,
         operators::templates::action,
     },
     state::App,
@@ -47,8 +48,10 @@ struct Halt {
     audit_id: i64,
     /// `None`: the platform's own key.
     key_id: Option<i64>,
-    trace_id: Option<String>,
+    trace_id: Option<u128>,
     at_ms: i64,
+    /// The key under which it is answered the same once MySQL is back.
+    request: Option<KeptRequest>,
 }
 
 /// A template that is paused at its gate, and will be in MySQL.
@@ -71,6 +74,7 @@ pub(super) struct PausedAtGate {
 pub(super) async fn pause(
     app: &App,
     operator: Operator,
+    once: &Once,
     id: TemplateId,
     unanswered: Problem,
 ) -> Result<Answer, Problem> {
@@ -78,20 +82,26 @@ pub(super) async fn pause(
     let Ok(known) = app.templates.visible(id).await else { return Err(unanswered) };
     let known = known.filter(|known| operator.sees(known.merchant_id));
     let known = known.ok_or_else(unknown_template)?;
+    if known.state == TemplateState::Ended {
+        let problem =
+            Problem::new(Code::InvalidTransition, "The template is ended: it cannot pause.");
+        return Err(problem.with("state", known.state.word()));
+    }
     if !operator.is_on_call() {
         operator.needs(Scope::Operate)?;
     }
     let halt = Halt {
         audit_id: app.ids.audit()?.0,
         key_id: operator.key_id.map(|key| key.0),
-        trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
+        trace_id: operator.trace_id,
         at_ms: app.clock.now().timestamp_millis(),
+        request: once.kept(operator),
     };
-    let text = json!(halt).to_string();
+    let text = serde_json::to_vec(&halt).unwrap_or_default();
     let kept = match app.gates.gate().halt(known.id, &text).await {
         Ok(Halted::Now) => text,
         Ok(Halted::Before(earlier)) => earlier,
-        Ok(Halted::NotOpen) => {
+        Ok(Halted::NotLoaded) => {
             let detail = "The database does not answer, and the template's gate is not loaded: no claim is accepted. \
                           Send the request again.";
             return Err(Problem::new(Code::GateLoading, detail));
@@ -104,14 +114,7 @@ pub(super) async fn pause(
     };
     info!(template.id = %id, "paused a template at its gate");
     app.gates.note_halt(known.id, &kept);
-    let since = Halt::read(&kept).unwrap_or(halt).at();
-    let body = PausedAtGate {
-        id: known.id.to_string(),
-        paused_at_gate: true,
-        since: instant(since),
-        detail: "The gate refuses claims as paused. The database does not answer; it is told as soon as it does.",
-    };
-    Ok(Answer::new(StatusCode::ACCEPTED, &body))
+    Ok(Halt::read(&kept).unwrap_or(halt).answer(known.id))
 }
 
 /// Carries over a pause at the template's gate, if there is one, before another change of its state: else the pause
@@ -147,7 +150,7 @@ async fn carry_over_all(app: App, stop: CancellationToken) -> anyhow::Result<()>
 }
 
 /// Records a pause in MySQL, tells the gate MySQL's state, and only then lifts the pause there.
-async fn carry_over(app: &App, id: TemplateId, halt: &str) -> Result<(), RebuildError> {
+async fn carry_over(app: &App, id: TemplateId, halt: &[u8]) -> Result<(), RebuildError> {
     let record = || connect::within(record(app, id, halt));
     if let Some(current) = connect::retried(record, StoreError::is_conflict).await? {
         app.gates.send_state(&current).await?;
@@ -160,12 +163,19 @@ async fn carry_over(app: &App, id: TemplateId, halt: &str) -> Result<(), Rebuild
 
 /// Pauses a published template in MySQL with a line of the audit record, unless MySQL has that line. Returns the
 /// template as it is then; `None` if it was deleted.
-async fn record(app: &App, id: TemplateId, halt: &str) -> Result<Option<Template>, StoreError> {
-    let mut transaction = connect::begin(&app.pool).await?;
+async fn record(app: &App, id: TemplateId, halt: &[u8]) -> Result<Option<Template>, StoreError> {
+    let halt = Halt::read(halt);
+    let request = halt.as_ref().and_then(|halt| halt.request.as_ref());
+    let request = request.and_then(KeptRequest::request);
+    let mut transaction = match &request {
+        None => connect::begin(&app.pool).await?,
+        Some(request) => {
+            idempotency::begin(&app.pool, request.borrowed(), app.clock.now()).await?.transaction
+        }
+    };
     // Two processes that carry over the same pause wait for each other here.
     template::hold_version(&mut transaction, id).await?;
     let Some(before) = template::get(&mut transaction, id).await? else { return Ok(None) };
-    let halt = Halt::read(halt);
     if let Some(halt) = &halt
         && audit::get(&mut transaction, AuditId(halt.audit_id)).await?.is_some()
     {
@@ -182,18 +192,35 @@ async fn record(app: &App, id: TemplateId, halt: &str) -> Result<Option<Template
     // What somebody else wrote to the gate stops the sale too, and nobody knows who it was.
     if let Some(halt) = halt {
         audit::record(&mut transaction, &halt.entry(&before, &after)).await?;
+        if let Some(request) = request {
+            let answer = halt.answer(id).kept();
+            idempotency::end(&mut transaction, request.borrowed(), &answer).await?;
+        }
     }
     connect::commit(transaction).await?;
     Ok(Some(after))
 }
 
 impl Halt {
-    fn read(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+    /// `None`: it is none of ours, and MySQL could not take its line.
+    fn read(text: &[u8]) -> Option<Self> {
+        let halt: Self = serde_json::from_slice(text).ok()?;
+        let is_kept = halt.audit_id > 0 && TIMES_MS.contains(&halt.at_ms);
+        is_kept.then_some(halt)
     }
 
     fn at(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.at_ms).unwrap_or_default()
+    }
+
+    fn answer(&self, id: TemplateId) -> Answer {
+        let body = PausedAtGate {
+            id: id.to_string(),
+            paused_at_gate: true,
+            since: instant(self.at()),
+            detail: "The gate refuses claims as paused. The database does not answer; it is told as soon as it does.",
+        };
+        Answer::new(StatusCode::ACCEPTED, &body)
     }
 
     /// Returns its line of the record.
@@ -209,8 +236,29 @@ impl Halt {
             target: action.target,
             before: action.before.map(|value| value.to_string()),
             after: action.after.map(|value| value.to_string()),
-            trace_id: self.trace_id.clone(),
+            trace_id: self.trace_id.map(|id| format!("{id:032x}")),
             at: self.at(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_mysql_could_not_take_is_no_line_of_the_record() {
+        let halt = |audit_id, at_ms| {
+            let halt = Halt { audit_id, key_id: None, trace_id: Some(7), at_ms, request: None };
+            Halt::read(&serde_json::to_vec(&halt).unwrap())
+        };
+        assert!(halt(1, 1_796_000_000_000).is_some());
+        for (audit_id, at_ms) in [(0, 1), (-1, 1), (1, i64::MAX), (1, -1), (1, 900_000_000_000_000)]
+        {
+            assert_eq!(halt(audit_id, at_ms), None, "{audit_id} {at_ms}");
+        }
+        for text in [&b"\xff\xfe"[..], b"", b"{}", b"[1]", b"null"] {
+            assert_eq!(Halt::read(text), None);
         }
     }
 }

@@ -15,7 +15,9 @@ impl PartOfName {
     /// `None`: an empty text, which every name contains.
     pub(super) fn of(text: &str) -> Option<Self> {
         let folded = folded(text);
-        (!folded.is_empty()).then_some(Self(folded))
+        // Accents alone are in no name, whose accents do not count.
+        let part = if folded.is_empty() { text.to_owned() } else { folded };
+        (!part.is_empty()).then_some(Self(part))
     }
 
     pub(super) fn is_in(&self, name: &str) -> bool {
@@ -54,7 +56,7 @@ mod tests {
         ] {
             assert!(PartOfName::of(part).unwrap().is_in(name), "{part} in {name}");
         }
-        for (part, name) in [("か", "が"), ("sale", "sole"), ("%", "100")] {
+        for (part, name) in [("か", "が"), ("sale", "sole"), ("%", "100"), ("\u{301}", "café")] {
             assert!(!PartOfName::of(part).unwrap().is_in(name), "{part} in {name}");
         }
         assert!(PartOfName::of("").is_none());

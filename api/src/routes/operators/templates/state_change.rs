@@ -80,12 +80,14 @@ pub(crate) async fn change_state(
     headers: HeaderMap,
     Body(request): Body<StateRequest>,
 ) -> Result<Answer, Problem> {
+    // An empty body leaves the digest as it was stored before there were bodies.
+    let once = if request.is_empty() { once } else { once.asking(&request) };
     let needs_mysql = request.rejects_accepted() || IfMatch::of(&headers)?.is_given();
     let may_pause = verb == "pause" && !needs_mysql;
     let template = id.clone();
     let changed = match fresh {
         Ok(AnyOperator(operator)) => {
-            change(&app, operator, once, PathTexts(id, verb), &headers, request).await
+            change(&app, operator, &once, PathTexts(id, verb), &headers, request).await
         }
         Err(problem) => Err(problem),
     };
@@ -94,7 +96,7 @@ pub(crate) async fn change_state(
             if problem.code() == Code::StoreUnavailable && may_pause =>
         {
             let id = template.parse().map_err(|_| unknown_template())?;
-            halt::pause(&app, operator, id, problem).await
+            halt::pause(&app, operator, &once, id, problem).await
         }
         (changed, _) => changed,
     }
@@ -104,7 +106,7 @@ pub(crate) async fn change_state(
 async fn change(
     app: &App,
     operator: Operator,
-    once: Once,
+    once: &Once,
     PathTexts(id, verb): PathTexts,
     headers: &HeaderMap,
     request: StateRequest,
@@ -121,13 +123,11 @@ async fn change(
         let detail = "The changes of a template's state are publish, pause, resume and end.";
         Problem::new(Code::NotFound, detail)
     })?;
-    // An empty body leaves the digest as it was stored before there were bodies.
-    let once = if request.is_empty() { once } else { once.asking(&request) };
     let if_match = IfMatch::of(headers)?;
     let accepted = request.accepted(way.to)?;
     let change = Change { id, way, halts, if_match, confirm: request.confirm, accepted };
     halt::carry_over_first(app, id).await?;
-    let apply = || change.apply(app, operator, &once);
+    let apply = || change.apply(app, operator, once);
     let answer = connect::within(connect::retried(apply, Problem::is_contended)).await?;
     // The current state, which may be newer than the answer to this request.
     let current = seen(app, operator, id).await?;
