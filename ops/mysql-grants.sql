@@ -32,6 +32,8 @@ grant insert, update, delete on coupon.coupon_lock to 'coupon_api'@'%';
 grant insert, update on coupon.user_lapse to 'coupon_api'@'%';
 grant insert on coupon.coupon_payment to 'coupon_api'@'%';
 grant insert, update on coupon.late_payment to 'coupon_api'@'%';
+-- Findings that an operator accepts.
+grant update on coupon.finding to 'coupon_api'@'%';
 
 -- Leases of the relay's workers. The gate and the topic are all else that it needs.
 grant select on coupon._sqlx_migrations to 'coupon_relay'@'%';

@@ -159,6 +159,8 @@ codes! {
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     JobNotFound "JOB_NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    FindingNotFound "FINDING_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
     NotOpen "NOT_OPEN" 409 "Not open yet"
         "come back at `opens_at`",
     Paused "PAUSED" 409 "Paused"
@@ -220,6 +222,8 @@ codes! {
         "read the template, then decide again",
     ChangedMeanwhile "CHANGED_MEANWHILE" 409 "Changed meanwhile"
         "read the template, then decide again",
+    FindingDecided "FINDING_DECIDED" 409 "The finding is not open"
+        "`state` is what became of the finding: read it, then decide again",
     ValidityOver "VALIDITY_OVER" 409 "Its validity is over"
         "no coupon of the template could still be used, so it cannot be published: edit its validity first",
     FieldNotEditable "FIELD_NOT_EDITABLE" 409 "Not editable in this state"

@@ -38,8 +38,8 @@ use crate::{
         operators::{
             api_keys,
             before_sale::{preview, readiness},
-            claim_state, claim_story, console_session, dead_letters, desk, drain, expiry, health,
-            live, merchants, repair,
+            claim_state, claim_story, console_session, dead_letters, desk, drain, expiry, findings,
+            health, live, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -85,6 +85,9 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::begin))
         .routes(routes!(dead_letters::end))
         .routes(routes!(expiry::get))
+        .routes(routes!(findings::list))
+        .routes(routes!(findings::get))
+        .routes(routes!(findings::accept))
         .routes(routes!(health::get))
         .routes(routes!(live::watch))
         .routes(routes!(whoami::get))

@@ -13,6 +13,7 @@ mod coupons;
 mod datetime;
 mod error;
 mod expiries;
+mod findings;
 mod leases;
 mod listed;
 pub mod migrate;
@@ -30,6 +31,7 @@ pub use coupons::{
     user_coupon, user_view, view_generation,
 };
 pub use expiries::{expiring, expiry, expiry_report};
+pub use findings::{finding, finding_decision, reconcile_walk};
 pub use leases::{lease, worker_lease};
 pub use operators::{
     api_key, audit, idempotency, job, job_list, job_row, job_watch, merchant, quota,

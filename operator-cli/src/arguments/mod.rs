@@ -3,6 +3,7 @@
 mod desk;
 mod discount;
 mod export;
+mod finding;
 mod hold;
 mod key;
 mod redemption;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
 pub(crate) use discount::Discount;
 pub(crate) use export::Export;
+pub(crate) use finding::FindingCommand;
 pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, LatePaymentsCommand, Ledger, Lift};
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use redemption::{
@@ -136,6 +138,9 @@ pub(crate) enum Command {
     Use(SingleUse),
     /// Gives one user's coupon back when its order is cancelled.
     Unuse(SingleUse),
+    /// What the reconciler found wrong: list, show, accept.
+    #[command(subcommand, visible_alias = "findings")]
+    Finding(FindingCommand),
     /// Reports what is overdue, how late expiry was, and what ends in the next day. For the platform's own key.
     Expiry,
     /// Shows what works for users, and why the rest does not; then all processes, servers, lags, the leader, clocks and

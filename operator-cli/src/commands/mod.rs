@@ -6,6 +6,7 @@ pub(crate) mod confirm;
 pub(crate) mod desk;
 pub(crate) mod discount;
 pub(crate) mod export;
+pub(crate) mod finding;
 pub(crate) mod health;
 pub(crate) mod hold;
 pub(crate) mod keys;
@@ -73,6 +74,7 @@ pub(crate) async fn run(
         Command::Lock(arguments) => (redemption::lock(arguments), text::object),
         Command::Use(arguments) => (redemption::single("use", &arguments), text::object),
         Command::Unuse(arguments) => (redemption::single("unuse", &arguments), text::object),
+        Command::Finding(command) => finding::call(command),
         Command::Expiry => (Call::get("/v1/expiry"), text::object),
         Command::Health => return health::run(settings, output).await,
         Command::Live { at_most } => {

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
-use coupon::UserId;
+use coupon::{FindingKind, UserId};
 use devstack::PlatformOptions;
 use futures::future::join_all;
+use mysql_store::merchant::PLATFORM;
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use crate::{
         idempotency::{content, post, recorded},
         merchants::made,
     },
+    platform::findings::found,
 };
 
 /// Equal requests at once.
@@ -326,6 +328,7 @@ async fn others(world: &World) -> Vec<Case> {
         job.json::<Value>().unwrap()["state"].as_str().unwrap().to_owned()
     };
     until(state, |state| state == "finished").await;
+    let finding = found(world, PLATFORM, FindingKind::Account).await.id;
     let reason = json!({ "reason": "x" });
     let new_key = json!({ "name": "x", "scopes": ["read"] });
     let shop = json!({ "name": "A shop" });
@@ -357,6 +360,11 @@ async fn others(world: &World) -> Vec<Case> {
             format!("/v1/templates/{template}/users/1/ban/lift"),
             reason.clone(),
             Answers::Same { lines: 0 },
+        ),
+        once(
+            "POST /v1/findings/{id}/accept",
+            format!("/v1/findings/{finding}/accept"),
+            reason.clone(),
         ),
         // It has ended by itself, and stays as it is.
         case(

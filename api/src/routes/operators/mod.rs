@@ -10,6 +10,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod desk;
 pub(crate) mod drain;
 pub(crate) mod expiry;
+pub(crate) mod findings;
 pub(crate) mod health;
 pub(crate) mod live;
 pub(crate) mod merchants;
