@@ -13,6 +13,7 @@ use crate::{
         API_KEY, AnyOperator, Auth, KeyHolder, OnCall, Operator, RecentOperator, Redeemer,
         SignedIn, User, UserOrShop, cookie, key_cache::KeyAge,
     },
+    code::Code,
     problem::Problem,
 };
 
@@ -45,7 +46,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let RecentOperator(operator) = RecentOperator::from_request_parts(parts, state).await?;
+        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await?;
         operator.needs_on_call()?;
         Ok(Self)
     }
@@ -58,7 +59,17 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await.map(Self)
+        let auth = Arc::<Auth>::from_ref(state);
+        match auth.operator(parts, KeyAge::Fresh).await {
+            Ok(operator) => Ok(Self { operator, unread: None }),
+            Err(unread) if unread.code() == Code::StoreUnavailable => {
+                match auth.operator(parts, KeyAge::Remembered).await {
+                    Ok(operator) => Ok(Self { operator, unread: Some(unread) }),
+                    Err(_) => Err(unread),
+                }
+            }
+            Err(refused) => Err(refused),
+        }
     }
 }
 

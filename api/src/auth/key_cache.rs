@@ -3,9 +3,9 @@
 //! A key is read again [`FRESH_FOR`] after it was read, which is how long it may be accepted after another process
 //! revoked it. If MySQL does not answer then, the request fails, as operators' requests need MySQL anyway. Only who
 //! asks how the platform is, watches its sales, signs in to the console, or pauses a sale at its gate, is answered by a
-//! key of the last [`RECENT_FOR`]: that is when it matters. Ids
-//! without a key are cached as long, in a map of their own, so that invented ids neither query MySQL for each request
-//! nor evict real keys. The cache also notes when keys were used; [`crate::upkeep`] writes that to MySQL.
+//! key of the last [`RECENT_FOR`]: that is when it matters. Ids without a key are cached as long, in a map of their own,
+//! so that invented ids neither query MySQL for each request nor evict real keys. The cache also notes when keys were
+//! used; [`crate::upkeep`] writes that to MySQL.
 
 use std::{
     collections::HashMap,
@@ -25,8 +25,9 @@ use tokio::{sync::Semaphore, time::timeout};
 /// is no load for MySQL.
 const FRESH_FOR: Duration = Duration::from_secs(2);
 
-/// How old a key may be that reads the platform's health while MySQL does not answer. As long as an outage in which
-/// somebody watches; a key that was revoked elsewhere just before the outage reads health, and nothing else, for as long.
+/// How old a key may be that reads the platform's health, or pauses a template at its gate, while MySQL does not answer.
+/// As long as an outage in which somebody watches; a key that was revoked elsewhere just before the outage does these two,
+/// and nothing else, for as long.
 const RECENT_FOR: Duration = Duration::from_mins(15);
 
 /// How long MySQL is waited for if a recent key is at hand. The answer about an outage must not take as long as it takes
@@ -60,8 +61,10 @@ pub(crate) struct KeyCache {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyAge {
     Fresh,
-    /// Up to [`RECENT_FOR`], if MySQL does not answer.
+    /// Up to [`RECENT_FOR`], if MySQL does not answer within [`RECENT_AFTER`].
     Recent,
+    /// Up to [`RECENT_FOR`]; MySQL is not asked, because it has just not answered.
+    Remembered,
 }
 
 /// Keys that were accepted. A request only adds its key here; another task writes it to MySQL.
@@ -96,6 +99,7 @@ impl KeyCache {
         let recent = match age {
             KeyAge::Fresh => None,
             KeyAge::Recent => self.lock().recent(id, Instant::now()),
+            KeyAge::Remembered => return Ok(self.lock().recent(id, Instant::now())),
         };
         let Some(recent) = recent else { return self.fresh(id).await };
         match timeout(RECENT_AFTER, self.fresh(id)).await {

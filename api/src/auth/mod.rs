@@ -114,9 +114,13 @@ pub(crate) struct AnyOperator(pub(crate) Operator);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OnCall;
 
-/// An operator whose key may be of a while ago if MySQL is away. Such a request must not change MySQL.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RecentOperator(pub(crate) Operator);
+/// An operator whose key may be of a while ago if MySQL is away.
+#[derive(Debug)]
+pub(crate) struct RecentOperator {
+    pub(crate) operator: Operator,
+    /// Why the key could not be read. Such a request must not change MySQL.
+    pub(crate) unread: Option<Problem>,
+}
 
 /// An operator who sends the key itself, and no session: who signs in.
 #[derive(Debug, Clone, Copy)]

@@ -149,9 +149,9 @@ async fn money(flavor: Flavor) {
     });
     assert_eq!(told["coupons"], counted);
     // The end of a span is exclusive; what MySQL knows is of the whole life. A span consists of whole steps, here of at
-    // most a minute.
+    // most five minutes.
     let starts_at: DateTime<Utc> = told["claim_starts_at"].as_str().unwrap().parse().unwrap();
-    let to = (starts_at - TimeDelta::minutes(2)).format("%FT%TZ");
+    let to = (starts_at - TimeDelta::minutes(6)).format("%FT%TZ");
     let from = told["from"].as_str().unwrap();
     let path = format!("/v1/templates/{template}/report?from={from}&to={to}");
     let before: Value = get(world.api(), &path).await.json().unwrap();

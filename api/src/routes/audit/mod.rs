@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
-use coupon::{AuditId, CLOCK_SKEW_MAX, MerchantId};
+use coupon::{ApiKeyId, AuditId, CLOCK_SKEW_MAX, MerchantId};
 use landing::ids;
 use mysql_store::{
     MySqlConnection,
@@ -123,17 +123,30 @@ pub(crate) fn entry(
     action: Action,
     now: DateTime<Utc>,
 ) -> Result<Entry, Problem> {
-    Ok(Entry {
-        id: app.ids.audit()?,
-        merchant_id: action.merchant_id,
-        key_id: operator.key_id,
-        action: action.name,
-        target: action.target,
-        before: action.before.map(|value| value.to_string()),
-        after: action.after.map(|value| value.to_string()),
-        trace_id: operator.trace_id.map(|id| format!("{id:032x}")),
-        at: now,
-    })
+    Ok(action.entry(app.ids.audit()?, operator.key_id, operator.trace_id, now))
+}
+
+impl Action {
+    /// Returns its line, by this key.
+    pub(crate) fn entry(
+        self,
+        id: AuditId,
+        key_id: Option<ApiKeyId>,
+        trace_id: Option<u128>,
+        at: DateTime<Utc>,
+    ) -> Entry {
+        Entry {
+            id,
+            merchant_id: self.merchant_id,
+            key_id,
+            action: self.name,
+            target: self.target,
+            before: self.before.map(|value| value.to_string()),
+            after: self.after.map(|value| value.to_string()),
+            trace_id: trace_id.map(|id| format!("{id:032x}")),
+            at,
+        }
+    }
 }
 
 /// The line of an action that is not done in MySQL.

@@ -283,7 +283,8 @@ impl Keeper {
             counter!(metric::UNREADABLE.name).increment(1);
             self.gates.rebuild_wrong(template.id).await?;
         } else if is_closed && self.gates.halt_of(template.id).is_none() {
-            // A gate that an operator paused, and that was lost, stays closed until MySQL has the pause. Otherwise the gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
+            // A gate that an operator paused, and that was lost, stays closed until MySQL has the pause. Otherwise the
+            // gate is loading, or its rebuilder died while loading. In the first case the rebuilder holds the lease,
             // and this rebuild is skipped.
             self.gates.rebuild(template.id).await?;
         }

@@ -46,7 +46,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(3);
 )]
 pub(crate) async fn watch(
     State(app): State<App>,
-    RecentOperator(operator): RecentOperator,
+    RecentOperator { operator, .. }: RecentOperator,
 ) -> Result<Response, Problem> {
     operator.needs(Scope::Read)?;
     let viewer = app.live.watch(operator.merchant_id)?;

@@ -227,18 +227,9 @@ impl Halt {
     fn entry(&self, before: &Template, after: &Template) -> Entry {
         let [was, mut is] = [before, after].map(|template| json!(TemplateJson::from(template)));
         is["paused_at_gate"] = json!(true);
+        let key_id = self.key_id.map(ApiKeyId);
         let action = action(before, "pause", Some(was), is);
-        Entry {
-            id: AuditId(self.audit_id),
-            merchant_id: action.merchant_id,
-            key_id: self.key_id.map(ApiKeyId),
-            action: action.name,
-            target: action.target,
-            before: action.before.map(|value| value.to_string()),
-            after: action.after.map(|value| value.to_string()),
-            trace_id: self.trace_id.map(|id| format!("{id:032x}")),
-            at: self.at(),
-        }
+        action.entry(AuditId(self.audit_id), key_id, self.trace_id, self.at())
     }
 }
 

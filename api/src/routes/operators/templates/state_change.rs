@@ -13,7 +13,7 @@ use tracing::info;
 use utoipa::ToSchema;
 
 use crate::{
-    auth::{AnyOperator, Operator, RecentOperator},
+    auth::{Operator, RecentOperator},
     code::Code,
     http::{
         etag::IfMatch,
@@ -73,8 +73,7 @@ const INFORMED: &str = "gate_informed";
 )]
 pub(crate) async fn change_state(
     State(app): State<App>,
-    fresh: Result<AnyOperator, Problem>,
-    recent: Result<RecentOperator, Problem>,
+    RecentOperator { operator, unread }: RecentOperator,
     once: Once,
     PathTexts(id, verb): PathTexts,
     headers: HeaderMap,
@@ -85,20 +84,16 @@ pub(crate) async fn change_state(
     let needs_mysql = request.rejects_accepted() || IfMatch::of(&headers)?.is_given();
     let may_pause = verb == "pause" && !needs_mysql;
     let template = id.clone();
-    let changed = match fresh {
-        Ok(AnyOperator(operator)) => {
-            change(&app, operator, &once, PathTexts(id, verb), &headers, request).await
-        }
-        Err(problem) => Err(problem),
+    let changed = match unread {
+        None => change(&app, operator, &once, PathTexts(id, verb), &headers, request).await,
+        Some(problem) => Err(problem),
     };
-    match (changed, recent) {
-        (Err(problem), Ok(RecentOperator(operator)))
-            if problem.code() == Code::StoreUnavailable && may_pause =>
-        {
+    match changed {
+        Err(problem) if problem.code() == Code::StoreUnavailable && may_pause => {
             let id = template.parse().map_err(|_| unknown_template())?;
             halt::pause(&app, operator, &once, id, problem).await
         }
-        (changed, _) => changed,
+        changed => changed,
     }
 }
 
