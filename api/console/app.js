@@ -2,9 +2,10 @@
 
 import { html, render, useEffect } from './core/view.js';
 import { findUnanswered } from './core/actions.js';
+import { ask } from './core/api.js';
 import { startLive, stopLive } from './core/live.js';
 import { useRoute } from './core/router.js';
-import { useSession } from './core/session.js';
+import { session, useSession } from './core/session.js';
 import { show as showTheme } from './core/theme.js';
 import { Shell, pages } from './parts/shell.js';
 import { Toasts } from './parts/toasts.js';
@@ -18,12 +19,12 @@ import { Grants } from './pages/grants/grants.js';
 import { Health } from './pages/health/health.js';
 import { Keys } from './pages/keys/keys.js';
 import { RecordPage } from './pages/record/record.js';
-import { Repairs } from './pages/repairs.js';
+import { Findings } from './pages/findings/findings.js';
 import { SignIn } from './pages/sign_in.js';
 
 const PAGES = {
   now: Now, campaigns: Campaigns, campaign: Campaign, create: Edit, edit: Edit, customer: Customer, grants: Grants,
-  health: Health, keys: Keys, record: RecordPage, repairs: Repairs,
+  health: Health, keys: Keys, record: RecordPage, findings: Findings,
 };
 
 /** Which entry of the navigation stands for a page that has none. */
@@ -56,6 +57,12 @@ function App() {
     <${Toasts} />`;
 }
 
+/** Another tab, or another key since, may have begun the session of the cookie; its rights may have changed. */
+function renewIdentity() {
+  if (session.get().identity) ask('get_console_session').then(({ body }) => session.begin(body), () => null);
+}
+
 showTheme();
+renewIdentity();
 findUnanswered();
 render(html`<${App} />`, document.getElementById('app'));

@@ -1,5 +1,6 @@
 // Calls of the api. Each answer is either its body, or a problem that is thrown.
 
+import { callOf } from '../calls/calls.js';
 import { session } from './session.js';
 
 /** How long an answer may take before its outcome counts as unknown, in ms: longer than the api's own 15 s. */
@@ -28,8 +29,9 @@ export class Problem extends Error {
 /**
  * Calls the api.
  * @param {string} method
- * @param {string} path below the origin, e.g. `/v1/templates`
- * @param {{body?: unknown, key?: string, ifMatch?: string, text?: boolean, signal?: AbortSignal, csrf?: boolean}} [more]
+ * @param {string} path below the origin, of a call (calls/calls.js)
+ * @param {{body?: unknown, key?: string, ifMatch?: string, apiKey?: string, accept?: string, text?: boolean, signal?: AbortSignal}} [more]
+ * `apiKey`: signs in, so that a refusal of it ends no session. `text`: the answer is no JSON.
  * @returns {Promise<{status: number, body: any, etag: string|null, headers: Headers}>}
  */
 export async function call(method, path, more = {}) {
@@ -38,7 +40,8 @@ export async function call(method, path, more = {}) {
   if (more.key) headers['idempotency-key'] = more.key;
   if (more.ifMatch) headers['if-match'] = more.ifMatch;
   const identity = session.get().identity;
-  if (UNSAFE.includes(method) && identity) headers['x-csrf-token'] = identity.csrf;
+  if (more.apiKey) headers['x-api-key'] = more.apiKey;
+  else if (UNSAFE.includes(method) && identity) headers['x-csrf-token'] = identity.csrf_token;
   const body = more.body === undefined ? undefined : JSON.stringify(more.body);
   const late = AbortSignal.timeout ? AbortSignal.timeout(ANSWER_MS) : undefined;
   const signal = more.signal || late;
@@ -54,20 +57,19 @@ export async function call(method, path, more = {}) {
   const retryAfter = Number(answer.headers.get('retry-after')) || null;
   const parsed = more.text && answer.ok ? text : parse(text);
   if (answer.ok) return { status: answer.status, body: parsed, etag: answer.headers.get('etag'), headers: answer.headers };
-  if (answer.status === 401 && !more.signsIn) session.lock(parsed && parsed.detail);
+  if (answer.status === 401 && !more.apiKey) session.lock(parsed && parsed.detail);
   throw new Problem(answer.status, parsed || {}, retryAfter);
+}
+
+/** Makes a call by its name. */
+export function ask(name, parts, more) {
+  const { method, path } = callOf(name, parts);
+  return call(method, path, more);
 }
 
 /** Reads, and returns the body. */
 export async function read(path, more) {
   return (await call('GET', path, more)).body;
-}
-
-/** Makes a path with a query; what is empty is left out. */
-export function withQuery(path, query) {
-  const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  const text = pairs.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join('&');
-  return text ? `${path}?${text}` : path;
 }
 
 function parse(text) {

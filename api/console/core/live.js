@@ -1,7 +1,8 @@
 // The live stream: one sample a second of what is well and of every open sale.
 
 import { store, useStore, useTicks } from './store.js';
-import { call } from './api.js';
+import { pathOf } from '../calls/calls.js';
+import { ask } from './api.js';
 import { session } from './session.js';
 
 /** Older figures are shown as old, in ms. */
@@ -23,15 +24,14 @@ export const live = { get: state.get, follow: state.follow };
 
 export function startLive() {
   stopLive();
-  stream = new EventSource('./v1/live');
+  stream = new EventSource(`.${pathOf('watch_sales')}`);
+  // Its events have no name, and the data of each is a sample.
   stream.onmessage = take;
-  // Whatever the events are called.
-  for (const name of ['sample', 'live']) stream.addEventListener(name, take);
   stream.onerror = () => {
     state.set((old) => ({ ...old, connected: false }));
     // A browser tries again by itself, unless the answer was a refusal. A stream does not tell which; a call does, and the
     // session ends if the key is not accepted any more.
-    if (stream && stream.readyState === EventSource.CLOSED) call('GET', '/v1/whoami').catch(() => null).then(again);
+    if (stream && stream.readyState === EventSource.CLOSED) ask('whoami').catch(() => null).then(again);
   };
 }
 
@@ -62,8 +62,21 @@ function take(event) {
   } catch {
     return;
   }
-  for (const sale of sample.templates || []) note(sale, sample.now);
-  state.set({ sample, at: performance.now(), connected: true });
+  const templates = sample.templates && sample.templates.map(shaped);
+  for (const sale of templates || []) note(sale, sample.now);
+  state.set({ sample: { ...sample, templates }, at: performance.now(), connected: true });
+}
+
+/**
+ * A sale as the pages have it: its state is the template's own, since what the window makes of that changes between two samples
+ * too, and the rates of the last second have names. Null: not known.
+ * @param {import('../calls/answers.js').LiveTemplate} sale
+ */
+export function shaped({ last_second: second, ...sale }) {
+  return {
+    ...sale, state: sale.state === 'paused' ? 'paused' : 'published',
+    claims_per_second: second ? second.claims : null, refusals: second ? second.refused : null,
+  };
 }
 
 function note(sale, now) {
@@ -76,6 +89,18 @@ function note(sale, now) {
 /** Returns the samples of a sale since the page was opened, at most five minutes. */
 export function historyOf(id) {
   return history.get(id) || [];
+}
+
+/** The span over which it is judged how fast a sale sells, in seconds: longer than a gap between two landings. */
+const PACE_SECONDS = 10;
+
+/** Coupons a second that left the stock lately, at all apis; null if that is not known, as after a top-up. */
+export function paceOf(id) {
+  const rows = historyOf(id).filter((row) => row.left !== null);
+  const last = rows[rows.length - 1];
+  const first = last && rows.find((row) => row.at >= last.at - PACE_SECONDS);
+  if (!last || last.at - first.at < 1 || last.left > first.left) return null;
+  return (first.left - last.left) / (last.at - first.at);
 }
 
 /** Follows the stream: the last sample, its age in ms, whether it is old, and the platform's time now. */

@@ -1,7 +1,8 @@
 // What a page reads, with its states: loading, there, refused. Old data stays while newer is read.
 
 import { useCallback, useEffect, useRef, useState } from './view.js';
-import { call, read, withQuery } from './api.js';
+import { withQuery } from '../calls/calls.js';
+import { call, read } from './api.js';
 import { useStore } from './store.js';
 import { session } from './session.js';
 
@@ -35,10 +36,11 @@ export function useLoad(path, everyMs = 0) {
 
 /**
  * Reads a list page by page.
- * @returns {{rows: any[], first: any, problem: any, loading: boolean, hasMore: boolean, more: () => void, again: () => void}}
+ * @returns {{rows: any[], first: any, unreadable: string[], problem: any, loading: boolean, hasMore: boolean, more: () => void, again: () => void}}
+ * `unreadable`: entries with a damaged value, which the api names and leaves out.
  */
 export function useList(path, query = {}) {
-  const [state, set] = useState({ rows: [], first: null, cursor: null, problem: null, loading: true });
+  const [state, set] = useState({ rows: [], first: null, unreadable: [], cursor: null, problem: null, loading: true });
   const { locked } = useStore(session);
   const asked = path === null ? null : withQuery(path, query);
   const current = useRef(asked);
@@ -56,6 +58,7 @@ export function useList(path, query = {}) {
         const all = rows.concat(page.data);
         set((old) => ({
           rows: all, first: cursor ? old.first : page, cursor: page.next_cursor, problem: null, loading: false,
+          unreadable: (cursor ? old.unreadable : []).concat(page.unreadable || []),
         }));
       },
       (problem) => current.current === from && set((old) => ({ ...old, problem, loading: false })),

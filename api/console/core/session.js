@@ -23,7 +23,7 @@ function write(identity) {
 }
 
 /**
- * @typedef {{csrf: string, key_id: string|null, key_name: string, merchant_id: string, scopes: string[]}} Identity
+ * The identity is the answer of `begin_console_session`: {@link import('../calls/answers.js').ConsoleSession}.
  * `locked`: the session ended while the page was open. What was typed stays below the sign-in.
  */
 const state = store({ identity: read(), locked: false, why: null });
@@ -72,9 +72,10 @@ export function isPlatform() {
   return identity !== null && identity.key_id === null;
 }
 
-/** Whether it may pause and resume a sale, and read the health of all processes. */
+/** Whether it sees every merchant's sales, may pause and resume them, and read the health of all processes. */
 export function isOnCall() {
-  return isPlatform() || can('emergency');
+  const { identity } = session.get();
+  return identity !== null && identity.is_on_call;
 }
 
 export function canHalt() {

@@ -2,7 +2,7 @@
 // in front, and the page below keeps what was typed.
 
 import { html, useEffect, useRef, useState } from '../core/view.js';
-import { call } from '../core/api.js';
+import { ask } from '../core/api.js';
 import { session } from '../core/session.js';
 import { Field, Text } from '../parts/field.js';
 import { Icon } from '../parts/icons.js';
@@ -22,7 +22,7 @@ export function SignIn({ why, of }) {
     event.preventDefault();
     set({ running: true, problem: null });
     try {
-      const { body } = await call('POST', '/v1/console/session', { body: { key: key.trim() }, signsIn: true });
+      const { body } = await ask('begin_console_session', {}, { apiKey: key.trim() });
       session.begin(body);
     } catch (problem) {
       set({ running: false, problem });
@@ -33,7 +33,7 @@ export function SignIn({ why, of }) {
     <form onSubmit=${submit}>
       <h1><${Icon} name="sales" size=${28} /> Coupons</h1>
       ${why && html`<p class="note warn" role="status">${why} Sign in again: what you typed is still there.</p>`}
-      ${of && html`<p class="small">You were signed in as <strong>${of.key_name}</strong>.</p>`}
+      ${of && html`<p class="small">You were signed in as <strong>${of.name}</strong>.</p>`}
       <${Field} id="key" label="API key" wrong=${wrong} help="It stays between this page and the api, and is not kept by the browser.">
         <${Text} id="key" type="password" value=${key} change=${type} wrong=${wrong} spellcheck=${false} required />
       <//>

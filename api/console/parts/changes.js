@@ -1,6 +1,7 @@
 // Pause and resume, in one click with the way back: on the list of sales and on a sale's own page.
 
 import { html } from '../core/view.js';
+import { callOf } from '../calls/calls.js';
 import { act } from '../core/actions.js';
 import { canHalt } from '../core/session.js';
 import { atGate } from '../core/at_gate.js';
@@ -9,7 +10,7 @@ import { Icon } from './icons.js';
 
 /** Sends a change of a template's state. */
 export function changeState(sale, verb, label, more = {}) {
-  return act({ method: 'POST', path: `/v1/templates/${sale.id}/${verb}`, label: `${label} “${sale.name}”`, ...more });
+  return act({ ...callOf('change_template_state', { id: sale.id, verb }), label: `${label} “${sale.name}”`, ...more });
 }
 
 async function pause(sale, done) {

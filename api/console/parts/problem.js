@@ -2,12 +2,12 @@
 
 import { html } from '../core/view.js';
 
-const NOT_MINE = ['PLATFORM_ONLY', 'FORBIDDEN', 'SCOPE_MISSING'];
+const NOT_MINE = ['PLATFORM_ONLY', 'SCOPE_LACKING'];
 
 /** What the api refused, with what to name when asking about it. */
 export function ProblemNote({ problem, again }) {
   if (!problem) return null;
-  if (problem.status === 403 || NOT_MINE.includes(problem.code)) return html`<${Forbidden} problem=${problem} />`;
+  if (NOT_MINE.includes(problem.code)) return html`<${Forbidden} problem=${problem} />`;
   return html`<div class="note bad" role="alert">
     <p>${problem.message}</p>
     <p class="small">

@@ -19,10 +19,11 @@ export function Table({ columns, rows, keyOf, label }) {
 export function Listed({ list, columns, keyOf, label, empty }) {
   if (list.problem && list.rows.length === 0) return html`<${ProblemNote} problem=${list.problem} again=${list.again} />`;
   if (list.loading && list.rows.length === 0) return html`<${Loading} />`;
-  if (list.rows.length === 0 && !list.hasMore) return html`<${Empty} title=${empty[0]}>${empty[1]}<//>`;
+  if (list.rows.length === 0 && !list.hasMore && list.unreadable.length === 0) return html`<${Empty} title=${empty[0]}>${empty[1]}<//>`;
   return html`
     <${Table} columns=${columns} rows=${list.rows} keyOf=${keyOf} label=${label} />
     <${ProblemNote} problem=${list.problem} again=${list.more} />
+    ${list.unreadable.length > 0 && html`<p class="note warn">Damaged, and left out: ${list.unreadable.join(', ')}.</p>`}
     ${list.hasMore && html`<p class="more"><button onClick=${list.more} disabled=${list.loading}>
       ${list.loading ? 'Reading…' : 'Show more'}</button></p>`}`;
 }

@@ -1,9 +1,9 @@
 // What is around every page: the way to the others, the search, the theme, who is signed in.
 
 import { html, useState } from '../core/view.js';
-import { call } from '../core/api.js';
+import { ask } from '../core/api.js';
 import { go } from '../core/router.js';
-import { can, isOnCall, isPlatform, session } from '../core/session.js';
+import { can, isOnCall, session } from '../core/session.js';
 import { setTheme, theme, THEMES } from '../core/theme.js';
 import { stopLive } from '../core/live.js';
 import { Icon } from './icons.js';
@@ -16,7 +16,7 @@ export function pages() {
     ['now', 'Now', 'now', can('read')], ['campaigns', 'Campaigns', 'sales', can('read')],
     ['customer', 'Customer', 'customer', can('read')], ['grants', 'Grants', 'grants', can('read')],
     ['health', 'Health', 'health', isOnCall()], ['keys', 'Keys', 'keys', can('admin')],
-    ['record', 'Record', 'record', can('read')], ['repairs', 'Repairs', 'later', isPlatform()],
+    ['record', 'Record', 'record', can('read')], ['findings', 'Findings', 'later', can('read')],
   ];
   return all.filter(([, , , may]) => may);
 }
@@ -65,7 +65,7 @@ function Search() {
   };
   return html`<form class="search" role="search" aria-label="Everywhere" onSubmit=${submit}>
     <${Icon} name="search" size=${18} />
-    <input name="q" type="search" aria-label="Find a user, coupon, claim or order" placeholder="User, coupon, claim, order" autocomplete="off" />
+    <input name="q" type="search" aria-label="Find a user, coupon, claim, order or campaign" placeholder="User, coupon, claim, order, campaign" autocomplete="off" />
   </form>`;
 }
 
@@ -85,12 +85,12 @@ function Who() {
   const { identity } = session.get();
   const leave = async () => {
     // The cookie ends with the answer; without one, what the page knows ends all the same.
-    await call('DELETE', '/v1/console/session').catch(() => null);
+    await ask('end_console_session').catch(() => null);
     stopLive();
     session.end();
   };
   return html`<div class="who">
-    <span class="who-name" title="Merchant ${identity.merchant_id}; ${identity.scopes.join(', ')}">${identity.key_name}</span>
-    <button class="bare" aria-label="Sign out ${identity.key_name}" title="Sign out" onClick=${leave}><${Icon} name="leave" /></button>
+    <span class="who-name" title="Merchant ${identity.merchant_id}; ${identity.scopes.join(', ')}">${identity.name}</span>
+    <button class="bare" aria-label="Sign out ${identity.name}" title="Sign out" onClick=${leave}><${Icon} name="leave" /></button>
   </div>`;
 }

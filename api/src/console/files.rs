@@ -16,6 +16,7 @@ macro_rules! sources {
 
 pub(super) static SOURCES: &[Source] = sources![
     "app.js",
+    "calls/calls.js",
     "core/actions.js",
     "core/api.js",
     "core/at_gate.js",
@@ -39,6 +40,7 @@ pub(super) static SOURCES: &[Source] = sources![
     "pages/campaign/campaign.js",
     "pages/campaign/compare.js",
     "pages/campaign/funnel.js",
+    "pages/campaign/late.js",
     "pages/campaign/list.js",
     "pages/campaign/people.js",
     "pages/campaign/rates.js",
@@ -57,6 +59,9 @@ pub(super) static SOURCES: &[Source] = sources![
     "pages/edit/fields.js",
     "pages/edit/form.js",
     "pages/edit/preview.js",
+    "pages/findings/finding.js",
+    "pages/findings/findings.js",
+    "pages/findings/words.js",
     "pages/grants/grants.js",
     "pages/grants/job.js",
     "pages/grants/new_grants.js",
@@ -75,7 +80,6 @@ pub(super) static SOURCES: &[Source] = sources![
     "pages/record/diff.js",
     "pages/record/record.js",
     "pages/record/record_list.js",
-    "pages/repairs.js",
     "pages/sign_in.js",
     "parts/bar.js",
     "parts/changes.js",

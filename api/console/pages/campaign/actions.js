@@ -1,10 +1,11 @@
 // What an operator can do to a campaign. Before each step the dialog says what it will do to a sale that runs.
 
 import { html, useState } from '../../core/view.js';
+import { callOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { count, isKnown, rate } from '../../core/numbers.js';
 import { go, to } from '../../core/router.js';
-import { can } from '../../core/session.js';
+import { can, isOnCall } from '../../core/session.js';
 import { changeState, HaltButton } from '../../parts/changes.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Field, Tick, Text } from '../../parts/field.js';
@@ -31,7 +32,7 @@ export function Actions({ sale, etag, state, live, again }) {
     ${may && is('published', 'paused') && button('end', 'End…', 'quiet-danger')}
     ${may && is('draft') && button('remove', 'Delete…', 'quiet-danger')}
     ${may && is('published', 'paused') && button('rebuild', 'Rebuild gate…')}
-    ${can('admin') && isKnown(sale.queued_epoch) && sale.queued_epoch < sale.epoch && button('drain', 'End the drain…', 'quiet-danger')}
+    ${(can('admin') || isOnCall()) && isKnown(sale.queued_epoch) && sale.queued_epoch < sale.epoch && button('drain', 'End the drain…', 'quiet-danger')}
     ${Open && html`<${Open} sale=${sale} etag=${etag} state=${state} live=${live} close=${close} done=${done} />`}
   </div>`;
 }
@@ -78,7 +79,7 @@ function Move({ sale, live, close, done }) {
     if (!delta) throw new Error('Write a number other than 0.');
     const body = { delta, reason, ...(isCut ? { confirm } : {}) };
     const label = isCut ? `Cut ${-delta} of` : `Add ${delta} to`;
-    const answer = await act({ method: 'POST', path: `/v1/templates/${sale.id}/stock-movements`, body, label: `${label} “${sale.name}”` });
+    const answer = await act({ ...callOf('move_stock', { id: sale.id }), body, label: `${label} “${sale.name}”` });
     if (answer) say({ text: `“${sale.name}” now gives out ${count(answer.body.total)} in all; ${count(answer.body.stock)} are left.` });
     done();
   };
@@ -95,7 +96,7 @@ function Move({ sale, live, close, done }) {
 function Clone({ sale, close }) {
   const [name, type] = useState(`${sale.name} (copy)`);
   const run = async () => {
-    const answer = await act({ method: 'POST', path: `/v1/templates/${sale.id}/clone`, body: { name }, label: `Clone “${sale.name}”` });
+    const answer = await act({ ...callOf('clone_template', { id: sale.id }), body: { name }, label: `Clone “${sale.name}”` });
     if (answer) go(['edit', answer.body.id]);
   };
   const extra = html`<${Field} id="name" label="Name of the copy"><${Text} id="name" value=${name} change=${type} maxlength="200" /><//>`;
@@ -106,7 +107,7 @@ function Clone({ sale, close }) {
 
 function Remove({ sale, close }) {
   const run = async () => {
-    await act({ method: 'DELETE', path: `/v1/templates/${sale.id}`, label: `Delete “${sale.name}”`, keyless: true });
+    await act({ ...callOf('delete_template', { id: sale.id }), label: `Delete “${sale.name}”`, keyless: true });
     say({ text: `The draft “${sale.name}” is deleted.` });
     go(['campaigns']);
   };
@@ -115,7 +116,7 @@ function Remove({ sale, close }) {
 
 function Rebuild({ sale, close, done }) {
   const run = async () => {
-    await act({ method: 'POST', path: `/v1/templates/${sale.id}/gate-rebuild`, label: `Rebuild the gate of “${sale.name}”` });
+    await act({ ...callOf('rebuild_gate', { id: sale.id }), label: `Rebuild the gate of “${sale.name}”` });
     say({ text: `The gate of “${sale.name}” is made anew.` });
     done();
   };
@@ -126,7 +127,7 @@ function Rebuild({ sale, close, done }) {
 
 function DrainEnd({ sale, close, done }) {
   const run = async ({ confirm }) => {
-    await act({ method: 'POST', path: `/v1/templates/${sale.id}/drain-end`, body: { confirm }, label: `End the drain of “${sale.name}”` });
+    await act({ ...callOf('end_drain', { id: sale.id }), body: { confirm }, label: `End the drain of “${sale.name}”` });
     say({ text: 'The gate is loaded without its old queue.' });
     done();
   };

@@ -1,6 +1,7 @@
 // One campaign: what it promises, how it sells, what was done to it.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useLive } from '../../core/live.js';
 import { useLoad } from '../../core/load.js';
 import { to } from '../../core/router.js';
@@ -30,10 +31,12 @@ const TABS = [['live', 'Live'], ['report', 'Report'], ['stock', 'Stock'], ['peop
 const STOCK_EVERY_MS = 5_000;
 
 export function Campaign({ id, query }) {
-  const template = useLoad(`/v1/templates/${id}`, 30_000);
+  const template = useLoad(pathOf('get_template', { id }), 30_000);
   const live = useLive();
   const streamed = live.sample && (live.sample.templates || []).find((sale) => sale.id === id);
-  const stock = useLoad(streamed ? null : `/v1/templates/${id}/stock`, STOCK_EVERY_MS);
+  // Of a sale without its gate, too: whether that waits for a queue is told nowhere else.
+  const isStreamed = streamed && streamed.gate_loaded !== false;
+  const stock = useLoad(isStreamed ? null : pathOf('get_stock', { id }), STOCK_EVERY_MS);
   if (template.problem && !template.data) {
     if (template.problem.status === 404) return html`<${Empty} title="There is no such campaign">It may have been a draft that was deleted.<//>`;
     return html`<${ProblemNote} problem=${template.problem} again=${template.again} />`;
@@ -100,7 +103,8 @@ function when(sale, state, now) {
 
 /** The stream's figures, or those of the stock's own call, beside what the template says. */
 function joined(template, streamed, stock) {
-  const base = { ...template, total: template.total_stock };
+  const epochs = stock ? { epoch: stock.epoch, queued_epoch: stock.queued_epoch } : {};
+  const base = { ...template, ...epochs, total: template.total_stock };
   if (streamed) return { ...base, ...streamed };
   if (!stock) return { ...base, left: null, confirmed: null, held: null, in_flight: null, drift: null, gate_loaded: null };
   const isLoaded = stock.gate_stock !== null;

@@ -1,6 +1,7 @@
 // Two sales beside each other.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useList, useLoad } from '../../core/load.js';
 import { refine } from '../../core/router.js';
 import { Choice, Field } from '../../parts/field.js';
@@ -9,7 +10,7 @@ import { Table } from '../../parts/rows.js';
 import { figuresOf } from './report.js';
 
 export function Compare({ sale, other }) {
-  const list = useList('/v1/templates', { limit: 100 });
+  const list = useList(pathOf('list_templates'), { limit: 100 });
   const options = [['', 'Choose a campaign'], ...list.rows.filter((row) => row.id !== sale.id && row.state !== 'draft').map((row) => [row.id, row.name])];
   return html`<section class="panel no-print" aria-label="Comparison">
     <header class="panel-head"><h2>Beside another sale</h2></header>
@@ -19,8 +20,8 @@ export function Compare({ sale, other }) {
 }
 
 function Both({ sale, other }) {
-  const mine = useLoad(`/v1/templates/${sale.id}/report`);
-  const theirs = useLoad(`/v1/templates/${other}/report`);
+  const mine = useLoad(pathOf('get_report', { id: sale.id }));
+  const theirs = useLoad(pathOf('get_report', { id: other }));
   return html`<${Read} of=${mine}>${(a) => html`<${Read} of=${theirs}>${(b) => html`<${Beside} a=${a} b=${b} />`}<//>`}<//>`;
 }
 

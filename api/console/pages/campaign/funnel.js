@@ -1,13 +1,14 @@
 // From requests to used coupons, each step with what it lost.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useLoad } from '../../core/load.js';
 import { count, percent, percentOf } from '../../core/numbers.js';
 import { Read } from '../../parts/problem.js';
 import { words } from '../now/sale_row.js';
 
 export function Funnel({ sale }) {
-  const report = useLoad(`/v1/templates/${sale.id}/report`, 15_000);
+  const report = useLoad(pathOf('get_report', { id: sale.id }), 15_000);
   return html`<section class="panel" aria-label="From requests to used coupons">
     <header class="panel-head"><h2>From requests to used coupons</h2></header>
     <${Read} of=${report}>${(data) => html`<${Steps} report=${data} />`}<//>

@@ -1,6 +1,7 @@
 // All campaigns: drafts, open, paused, and those that are over.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useList } from '../../core/load.js';
 import { count } from '../../core/numbers.js';
 import { refine, to } from '../../core/router.js';
@@ -26,7 +27,7 @@ const COLUMNS = [
 
 export function Campaigns({ query }) {
   const { state = '', q = '', sort = 'newest' } = query;
-  const list = useList('/v1/templates', { state, q, sort: sort === 'newest' ? '' : sort, include: 'stock', limit: 50 });
+  const list = useList(pathOf('list_templates'), { state, q, sort: sort === 'newest' ? '' : sort, include: 'stock', limit: 50 });
   const filtered = state || q;
   return html`<div class="page">
     <header class="page-head">

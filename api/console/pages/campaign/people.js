@@ -1,6 +1,7 @@
 // Who is refused after too many lapsed holds, and who claimed.
 
 import { html, useState } from '../../core/view.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useList } from '../../core/load.js';
 import { count } from '../../core/numbers.js';
@@ -11,10 +12,12 @@ import { Chip } from '../../parts/chips.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Listed } from '../../parts/rows.js';
 import { say } from '../../parts/toasts.js';
+import { LatePayments } from './late.js';
 
 export function People({ sale }) {
   return html`
     ${sale.lapses_allowed > 0 && html`<${Bans} sale=${sale} />`}
+    ${sale.hold_ms > 0 && html`<${LatePayments} sale=${sale} />`}
     <${Claims} sale=${sale} />`;
 }
 
@@ -24,15 +27,15 @@ function user(row) {
 
 function Bans({ sale }) {
   const [lift, setLift] = useState(null);
-  const list = useList(`/v1/templates/${sale.id}/bans`, { limit: 50 });
+  const list = useList(pathOf('list_bans', { id: sale.id }), { limit: 50 });
   const columns = [
     { name: 'User', show: user },
     { name: 'Lapsed', kind: 'number', show: (row) => `${count(row.lapses)} of ${count(row.lapses_allowed ?? sale.lapses_allowed)} allowed` },
     ...(can('operate') ? [{ name: 'Actions', kind: 'number', show: (row) => html`<button onClick=${() => setLift(row)}>Lift…</button>` }] : []),
   ];
   const run = async ({ reason }) => {
-    const path = `/v1/templates/${sale.id}/users/${lift.user_id}/ban/lift`;
-    await act({ method: 'POST', path, body: { reason }, label: `Lift the ban of user ${lift.user_id}` });
+    const lifts = callOf('lift_ban', { id: sale.id, user: lift.user_id });
+    await act({ ...lifts, body: { reason }, label: `Lift the ban of user ${lift.user_id}` });
     say({ text: `User ${lift.user_id} may claim again.` });
     list.again();
   };
@@ -46,7 +49,7 @@ function Bans({ sale }) {
 }
 
 function Claims({ sale }) {
-  const list = useList(`/v1/templates/${sale.id}/claims`, { limit: 20 });
+  const list = useList(pathOf('list_template_claims', { id: sale.id }), { limit: 20 });
   const columns = [
     { name: 'When', show: (row) => time(row.claimed_at) }, { name: 'User', show: user },
     { name: 'Coupons', kind: 'number', show: (row) => count(row.quantity) }, { name: 'State', show: (row) => html`<${Chip} word=${row.state} />` },

@@ -1,7 +1,7 @@
 // Claims over time: the last minutes live, a second at a time, or any span by zoom, with marks where operators acted.
 
 import { html, useMemo, useState } from '../../core/view.js';
-import { withQuery } from '../../core/api.js';
+import { pathOf } from '../../calls/calls.js';
 import { historyOf, useLive } from '../../core/live.js';
 import { useLoad } from '../../core/load.js';
 import { time } from '../../core/times.js';
@@ -41,8 +41,8 @@ function LiveRates({ id }) {
 
 function History({ sale, span, zoomed }) {
   const asked = span ? { from: span.from, to: span.to } : {};
-  const series = useLoad(withQuery(`/v1/templates/${sale.id}/timeseries`, asked), span ? 0 : 15_000);
-  const audit = useLoad(withQuery('/v1/audit', { target: `templates/${sale.id}`, limit: 50 }));
+  const series = useLoad(pathOf('get_timeseries', { id: sale.id }, asked), span ? 0 : 15_000);
+  const audit = useLoad(pathOf('list_audit', {}, { target: `templates/${sale.id}`, limit: 50 }));
   const zoom = (from, to) => zoomed({ from: instant(Math.floor(from)), to: instant(Math.ceil(Math.max(to, from + 10))) });
   return html`<${Read} of=${series}>${(data) => html`<${Drawn} data=${data} audit=${audit.data} zoom=${zoom} />`}<//>`;
 }

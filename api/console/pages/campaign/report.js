@@ -1,6 +1,7 @@
 // A sale in one page, to be printed or sent on.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useLoad } from '../../core/load.js';
 import { count, percent } from '../../core/numbers.js';
 import { duration, time } from '../../core/times.js';
@@ -10,7 +11,7 @@ import { Read } from '../../parts/problem.js';
 import { Steps } from './funnel.js';
 
 export function Report({ sale }) {
-  const report = useLoad(`/v1/templates/${sale.id}/report`);
+  const report = useLoad(pathOf('get_report', { id: sale.id }));
   return html`<section class="panel report" aria-label="Report">
     <header class="panel-head"><h2>Report</h2>
       <button onClick=${() => print()}><${Icon} name="print" size=${16} /> Print</button></header>

@@ -1,6 +1,7 @@
 // What changed the stock: operators' movements, and the ledger with every claim and return, which sums up to the stock.
 
 import { html, useState } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { saveCsv } from '../../core/files.js';
 import { useList } from '../../core/load.js';
 import { count, signed } from '../../core/numbers.js';
@@ -32,20 +33,21 @@ const MOVEMENTS = [
 ];
 
 export function Stock({ sale, query }) {
-  const path = `/v1/templates/${sale.id}`;
-  const movements = useList(`${path}/movements`, { limit: 20 });
-  const ledger = useList(`${path}/ledger`, { kind: query.kind, limit: 20 });
+  const ofMovements = pathOf('list_template_movements', { id: sale.id });
+  const ofLedger = pathOf('get_ledger', { id: sale.id });
+  const movements = useList(ofMovements, { limit: 20 });
+  const ledger = useList(ofLedger, { kind: query.kind, limit: 20 });
   const totals = ledger.first && ledger.first.totals;
   return html`
     <section class="panel" aria-label="Movements">
-      <header class="panel-head"><h2>Movements</h2><${Csv} name="movements" path=${`${path}/movements`} id=${sale.id} /></header>
+      <header class="panel-head"><h2>Movements</h2><${Csv} name="movements" path=${ofMovements} id=${sale.id} /></header>
       <${Listed} list=${movements} columns=${MOVEMENTS} keyOf=${(row) => row.seq} label="Movements" empty=${['No movement yet', '']} />
     </section>
     <section class="panel" aria-label="Ledger">
       <header class="panel-head"><h2>Ledger</h2>
         <label class="hidden" for="kind">Kind</label>
         <${Choice} id="kind" value=${query.kind || ''} change=${(kind) => refine({ kind })} options=${KINDS} />
-        <${Csv} name="ledger" path=${`${path}/ledger`} id=${sale.id} />
+        <${Csv} name="ledger" path=${ofLedger} id=${sale.id} />
       </header>
       ${totals && html`<p class="sums">
         ${totals.kinds.map((kind) => html`<span key=${kind.kind}><b>${signed(kind.quantity)}</b> ${kind.kind}</span>`)}

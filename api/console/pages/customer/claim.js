@@ -2,7 +2,7 @@
 
 import { html } from '../../core/view.js';
 import { useLoad } from '../../core/load.js';
-import { withQuery } from '../../core/api.js';
+import { pathOf } from '../../calls/calls.js';
 import { to } from '../../core/router.js';
 import { time } from '../../core/times.js';
 import { Chip } from '../../parts/chips.js';
@@ -10,7 +10,7 @@ import { Read } from '../../parts/problem.js';
 import { Story } from './story.js';
 
 export function Claim({ id, query }) {
-  const state = useLoad(withQuery(`/v1/claim-states/${id}`, { template: query.template }));
+  const state = useLoad(pathOf('get_claim_state', { id }, { template: query.template }));
   return html`<${Read} of=${state}>${(data) => html`
     <section class="panel"><dl class="terms">
       <div><dt>State</dt><dd><${Chip} word=${data.status} /> ${data.code && html`<code>${data.code}</code>`}</dd></div>
@@ -23,5 +23,5 @@ export function Claim({ id, query }) {
 }
 
 function couponsOf(claim) {
-  return (claim.coupons || []).map((coupon) => coupon.id || coupon);
+  return claim.coupons.map((coupon) => coupon.id);
 }

@@ -1,6 +1,7 @@
 // A coupon: its state, what can be done for its user, and its way from the claim on.
 
 import { html, useState } from '../../core/view.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useLoad } from '../../core/load.js';
 import { go, to } from '../../core/router.js';
@@ -15,7 +16,7 @@ import { say } from '../../parts/toasts.js';
 import { Story } from './story.js';
 
 export function Coupon({ id }) {
-  const coupon = useLoad(`/v1/coupons/${id}`);
+  const coupon = useLoad(pathOf('get_coupon', { id }));
   return html`<${Read} of=${coupon}>${(data) => html`<${Body} coupon=${data} again=${coupon.again} />`}<//>`;
 }
 
@@ -59,7 +60,7 @@ function Locked({ coupon }) {
 
 function Revoke({ coupon, close, again }) {
   const run = async ({ reason }) => {
-    await act({ method: 'POST', path: `/v1/coupons/${coupon.id}/revoke`, body: { reason }, label: `Revoke coupon ${coupon.id}` });
+    await act({ ...callOf('revoke_coupon', { id: coupon.id }), body: { reason }, label: `Revoke coupon ${coupon.id}` });
     say({ text: 'The coupon is revoked.' });
     again();
   };
@@ -69,7 +70,7 @@ function Revoke({ coupon, close, again }) {
 
 function Replace({ coupon, close }) {
   const run = async ({ reason }) => {
-    const answer = await act({ method: 'POST', path: `/v1/coupons/${coupon.id}/replace`, body: { reason }, label: `Replace coupon ${coupon.id}` });
+    const answer = await act({ ...callOf('replace_coupon', { id: coupon.id }), body: { reason }, label: `Replace coupon ${coupon.id}` });
     if (!answer) return;
     say({ text: 'The user has a new coupon in its place.' });
     go(['customer', 'coupon', answer.body.replacement.id]);
@@ -84,7 +85,7 @@ function Extend({ coupon, close, again }) {
   const run = async ({ reason }) => {
     if (read.wrong) throw new Error(read.wrong);
     const body = { valid_until: read.instant, reason };
-    await act({ method: 'POST', path: `/v1/coupons/${coupon.id}/extend`, body, label: `Extend coupon ${coupon.id}` });
+    await act({ ...callOf('extend_coupon', { id: coupon.id }), body, label: `Extend coupon ${coupon.id}` });
     say({ text: `The coupon is valid until ${time(read.instant)}.` });
     again();
   };

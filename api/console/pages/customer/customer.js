@@ -2,14 +2,16 @@
 
 import { html } from '../../core/view.js';
 import { useLoad } from '../../core/load.js';
-import { withQuery } from '../../core/api.js';
+import { pathOf } from '../../calls/calls.js';
 import { go, to } from '../../core/router.js';
-import { Chip } from '../../parts/chips.js';
 import { Empty, Read } from '../../parts/problem.js';
 import { Claim } from './claim.js';
 import { Coupon } from './coupon.js';
 import { Order } from './order.js';
 import { User } from './user.js';
+
+/** Longest text that the api looks for. */
+const TEXT_MAX = 200;
 
 const KINDS = { user: User, coupon: Coupon, claim: Claim, order: Order };
 
@@ -34,28 +36,29 @@ function Box({ text }) {
     if (q) go(['customer'], { q });
   };
   return html`<form class="find-box" role="search" aria-label="Customers" onSubmit=${submit}>
-    <label class="hidden" for="find">A user, coupon, claim or order</label>
-    <input id="find" name="find" type="search" value=${text} placeholder="A user's, coupon's or claim's number, or an order" autocomplete="off" />
+    <label class="hidden" for="find">A user, coupon, claim, order or campaign</label>
+    <input id="find" name="find" type="search" value=${text} maxlength=${TEXT_MAX} placeholder="A number, an order, or a campaign's name" autocomplete="off" />
     <button class="main">Find</button>
   </form>`;
 }
 
 function Results({ q }) {
-  const found = useLoad(q ? withQuery('/v1/search', { q }) : null);
-  if (!q) return html`<${Empty} title="Who needs help?">Type the number of a user, a coupon or a claim, or the name of an order.<//>`;
-  return html`<${Read} of=${found}>${(data) => html`<${Found} q=${q} hits=${hitsOf(data)} />`}<//>`;
+  const found = useLoad(q ? pathOf('search', {}, { q }) : null);
+  if (!q) return html`<${Empty} title="Who needs help?">Type the number of a user, a coupon or a claim, an order, or part of a campaign's name.<//>`;
+  return html`<${Read} of=${found}>${(data) => html`<${Found} q=${q} found=${data} />`}<//>`;
 }
 
-/** The api names what it found by kind; each is a line here. */
-function hitsOf(data) {
-  return data.items || data.data || data.results || [];
+/** The page of a hit. A claim is found by its template as long as it is not decided. */
+function placeOf(hit) {
+  if (hit.kind === 'template') return to(['campaign', hit.id]);
+  return to(['customer', hit.kind, hit.id], hit.kind === 'claim' ? { template: hit.template_id } : {});
 }
 
-function Found({ q, hits }) {
+function Found({ q, found }) {
+  const hits = found.items;
   if (hits.length === 0) return html`<${Empty} title="Nothing is called “${q}”">Look whether a digit is missing. Other merchants' customers are not found here.<//>`;
   return html`<ul class="hits">${hits.map((hit) => html`<li key=${hit.kind + hit.id}>
-    <a href=${to(['customer', hit.kind, hit.id], { template: hit.template_id })}><span class="hit-kind">${hit.kind}</span> <b>${hit.id}</b></a>
-    ${hit.status && html`<${Chip} word=${hit.status} />`}
-    <span class="muted small">${hit.text || hit.template_name || ''}</span>
-  </li>`)}</ul>`;
+    <a href=${placeOf(hit)}><span class="hit-kind">${hit.kind === 'template' ? 'campaign' : hit.kind}</span> <b>${hit.name || hit.id}</b></a>
+    <span class="muted small">${hit.name ? hit.id : hit.user_id ? `of user ${hit.user_id}` : ''}</span>
+  </li>`)}</ul>${found.more && html`<p class="help">More campaigns may have this in their name: type more of it.</p>`}`;
 }

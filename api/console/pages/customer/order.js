@@ -1,6 +1,7 @@
 // An order: the coupons that it uses, or was the last to give back.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useList } from '../../core/load.js';
 import { to } from '../../core/router.js';
 import { time } from '../../core/times.js';
@@ -8,7 +9,7 @@ import { Chip } from '../../parts/chips.js';
 import { Listed } from '../../parts/rows.js';
 
 export function Order({ id }) {
-  const list = useList('/v1/coupons', { order_ref: id, limit: 50 });
+  const list = useList(pathOf('find_coupons'), { order_ref: id, limit: 50 });
   const columns = [
     { name: 'Coupon', show: (row) => html`<a href=${to(['customer', 'coupon', row.id])}>${row.id}</a>` },
     { name: 'User', show: (row) => html`<a href=${to(['customer', 'user', row.user_id])}>${row.user_id}</a>` },

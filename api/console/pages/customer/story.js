@@ -2,7 +2,7 @@
 
 import { html } from '../../core/view.js';
 import { useLoad } from '../../core/load.js';
-import { withQuery } from '../../core/api.js';
+import { pathOf } from '../../calls/calls.js';
 import { to } from '../../core/router.js';
 import { duration, time } from '../../core/times.js';
 import { Chip } from '../../parts/chips.js';
@@ -23,7 +23,7 @@ const SECTIONS = {
 };
 
 export function Story({ claim, template, coupon }) {
-  const story = useLoad(withQuery(`/v1/claim-states/${claim}/story`, { template }));
+  const story = useLoad(pathOf('get_claim_story', { id: claim }, { template }));
   return html`<section class="panel" aria-label="Timeline">
     <header class="panel-head"><h2>Timeline</h2><button class="link" onClick=${story.again}>Read again</button></header>
     <${Read} of=${story}>${(data) => html`<${Hops} story=${data} coupon=${coupon} />`}<//>

@@ -1,6 +1,7 @@
 // A user's coupons, and the list that the shop shows to them.
 
 import { html, useState } from '../../core/view.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useList } from '../../core/load.js';
 import { to } from '../../core/router.js';
@@ -23,9 +24,9 @@ const COLUMNS = [
 
 export function User({ id }) {
   const [open, setOpen] = useState(null);
-  const list = useList(`/v1/users/${id}/coupons`, { limit: 50 });
+  const list = useList(pathOf('list_user_coupons', { id }), { limit: 50 });
   const rebuild = async () => {
-    await act({ method: 'POST', path: `/v1/users/${id}/view-rebuild`, label: `Rebuild the list of user ${id}` });
+    await act({ ...callOf('rebuild_view', { id }), label: `Rebuild the list of user ${id}` });
     say({ text: `The list of user ${id} is made anew.` });
     list.again();
   };

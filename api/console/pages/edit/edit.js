@@ -1,9 +1,10 @@
 // Create or edit a campaign, beside what a shopper will see of it.
 
 import { html, useMemo, useState } from '../../core/view.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useDraft } from '../../core/draft.js';
-import { call } from '../../core/api.js';
+import { ask } from '../../core/api.js';
 import { useLoad } from '../../core/load.js';
 import { go, to } from '../../core/router.js';
 import { can } from '../../core/session.js';
@@ -32,7 +33,7 @@ function New() {
     setTried(true);
     if (Object.keys(read.wrong).length > 0) return;
     await running.run(async () => {
-      const answer = await act({ method: 'POST', path: '/v1/templates', body: read.body, label: `Create “${read.body.name}”` });
+      const answer = await act({ ...callOf('create_template'), body: read.body, label: `Create “${read.body.name}”` });
       if (!answer) return;
       draft.drop(newForm());
       say({ text: `The draft “${read.body.name}” is made. Publish it when it is right.` });
@@ -43,7 +44,7 @@ function New() {
 }
 
 function Existing({ id }) {
-  const template = useLoad(`/v1/templates/${id}`);
+  const template = useLoad(pathOf('get_template', { id }));
   return html`<${Read} of=${template}>${(data) => html`<${Editor} key=${data.id} template=${data} etag=${template.etag} />`}<//>`;
 }
 
@@ -59,12 +60,12 @@ function Editor({ template, etag }) {
   const edit = editOf(before, read.body);
   const save = async (against, change) => {
     const body = { ...change, ...(touchesValidity(change) ? { issued_coupons: draft.value.issued } : {}) };
-    const sent = { method: 'PATCH', path: `/v1/templates/${template.id}`, body, ifMatch: against, label: `Edit “${template.name}”`, keyless: true };
+    const sent = { ...callOf('edit_template', { id: template.id }), body, ifMatch: against, label: `Edit “${template.name}”`, keyless: true };
     try {
       await act(sent);
     } catch (problem) {
       if (problem.status !== 412) throw problem;
-      const now = await call('GET', `/v1/templates/${template.id}`);
+      const now = await ask('get_template', { id: template.id });
       const theirs = bodyOf(formOf(now.body)).body;
       // An answer was lost, and the change was made: nothing is left to change.
       if (Object.keys(editOf(theirs, { ...theirs, ...change })).length > 0) {

@@ -1,7 +1,7 @@
 // What a shopper will see, as the api says it.
 
 import { html, useEffect, useState } from '../../core/view.js';
-import { call } from '../../core/api.js';
+import { ask } from '../../core/api.js';
 import { count } from '../../core/numbers.js';
 import { duration, time } from '../../core/times.js';
 import { Loading } from '../../parts/problem.js';
@@ -18,7 +18,7 @@ export function Preview({ read }) {
     if (isWrong) return undefined;
     const left = new AbortController();
     const timer = setTimeout(() => {
-      call('POST', '/v1/templates/preview', { body: JSON.parse(text), signal: left.signal }).then(
+      ask('preview_template', {}, { body: JSON.parse(text), signal: left.signal }).then(
         ({ body }) => set({ shown: body, problem: null }),
         (problem) => left.signal.aborted || set((old) => ({ ...old, problem })),
       );
@@ -32,8 +32,8 @@ export function Preview({ read }) {
     <h2>What a shopper sees</h2>
     ${isWrong && html`<p class="muted small">Something in the form is not right yet.</p>`}
     ${!isWrong && state.problem && html`<p class="wrong">${state.problem.message}</p>`}
-    ${state.shown ? html`<${Card} shop=${state.shown.shop || state.shown} isOld=${isWrong || state.problem !== null} />` : !isWrong && !state.problem && html`<${Loading} />`}
-    ${((state.shown && state.shown.warnings) || []).map((warning) => html`<p key=${warning} class="note warn">${warning}</p>`)}
+    ${state.shown ? html`<${Card} shop=${state.shown.shop} isOld=${isWrong || state.problem !== null} />` : !isWrong && !state.problem && html`<${Loading} />`}
+    ${(state.shown ? state.shown.warnings : []).map((warning) => html`<p key=${warning} class="note warn">${warning}</p>`)}
   </section>`;
 }
 

@@ -1,6 +1,7 @@
 // Grants: a list of users is dropped, looked at, and given coupons; each row has an outcome.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useList } from '../../core/load.js';
 import { count } from '../../core/numbers.js';
 import { to } from '../../core/router.js';
@@ -16,7 +17,8 @@ const COLUMNS = [
   { name: 'Why', show: (row) => row.reason },
   { name: 'State', show: (row) => html`<${Chip} word=${row.state} />` },
   { name: 'Users', kind: 'number', show: (row) => count(row.rows) },
-  { name: 'Granted', kind: 'number', show: (row) => count((row.outcomes && row.outcomes.granted) ?? (row.outcomes ? 0 : null)) },
+  { name: 'Each', kind: 'number', show: (row) => count(row.quantity) },
+  { name: 'Ended', show: (row) => (row.ended_at ? time(row.ended_at) : row.waits_for ? html`waits: <code>${row.waits_for}</code>` : '') },
 ];
 
 export function Grants({ id }) {
@@ -29,7 +31,7 @@ export function Grants({ id }) {
 }
 
 function Jobs() {
-  const list = useList('/v1/jobs', { limit: 20 });
+  const list = useList(pathOf('list_jobs'), { limit: 20 });
   return html`<section class="panel" aria-label="Jobs"><header class="panel-head"><h2>Jobs</h2><button class="link" onClick=${list.again}>Read again</button></header>
     <${Listed} list=${list} columns=${COLUMNS} keyOf=${(row) => row.id} label="Jobs" empty=${['No grants yet', 'Drop a list of users above.']} />
   </section>`;

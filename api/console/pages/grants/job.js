@@ -2,7 +2,8 @@
 
 import { html, useState } from '../../core/view.js';
 import { act } from '../../core/actions.js';
-import { read, withQuery } from '../../core/api.js';
+import { callOf, pathOf } from '../../calls/calls.js';
+import { read } from '../../core/api.js';
 import { csv, save } from '../../core/files.js';
 import { useList, useLoad } from '../../core/load.js';
 import { count } from '../../core/numbers.js';
@@ -17,7 +18,7 @@ import { Listed } from '../../parts/rows.js';
 import { say } from '../../parts/toasts.js';
 
 export function Job({ id }) {
-  const job = useLoad(`/v1/jobs/${id}`, 2_000);
+  const job = useLoad(pathOf('get_job', { id }), 2_000);
   return html`<div class="page"><header class="page-head"><h1>Grants</h1><a href="#/grants">All jobs</a></header>
     <${Read} of=${job}>${(data) => html`<${Body} job=${data} again=${job.again} />`}<//></div>`;
 }
@@ -27,7 +28,7 @@ function Body({ job, again }) {
   const isOver = Boolean(job.ended_at);
   const done = job.rows - job.pending;
   const run = async ({ reason }) => {
-    await act({ method: 'POST', path: `/v1/jobs/${job.id}/cancel`, body: { reason }, label: `Cancel job ${job.id}`, keyless: true });
+    await act({ ...callOf('cancel_job', { id: job.id }), body: { reason }, label: `Cancel job ${job.id}`, keyless: true });
     say({ text: 'The job is cancelled. What was granted stays.' });
     again();
   };
@@ -49,7 +50,7 @@ function Body({ job, again }) {
 function Outcomes({ job }) {
   const [outcome, choose] = useState('');
   const [saving, set] = useState(false);
-  const list = useList(`/v1/jobs/${job.id}/rows`, { outcome, limit: 50 });
+  const list = useList(pathOf('list_job_rows', { id: job.id }), { outcome, limit: 50 });
   const options = [['', 'Every outcome'], ...Object.keys(job.outcomes).map((name) => [name, name.replaceAll('_', ' ')])];
   const columns = [
     { name: 'Row', kind: 'number', show: (row) => row.row },
@@ -78,7 +79,7 @@ async function all(id) {
   const rows = [];
   let cursor = '';
   do {
-    const page = await read(withQuery(`/v1/jobs/${id}/rows`, { limit: 100, cursor }));
+    const page = await read(pathOf('list_job_rows', { id }, { limit: 100, cursor }));
     rows.push(...page.data);
     cursor = page.next_cursor;
   } while (cursor);

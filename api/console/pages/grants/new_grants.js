@@ -1,6 +1,7 @@
 // A new job: the file is read here, its rows are shown, and only then it is sent.
 
 import { html, useState } from '../../core/view.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useDraft } from '../../core/draft.js';
 import { useList } from '../../core/load.js';
@@ -20,7 +21,7 @@ export function NewGrants() {
   const draft = useDraft('grants', FIRST);
   const form = draft.value;
   const running = useRunning();
-  const templates = useList('/v1/templates', { state: 'published', limit: 100 });
+  const templates = useList(pathOf('list_templates'), { state: 'published', limit: 100 });
   const users = readUsers(form.text);
   const chosen = templates.rows.find((row) => row.id === form.template);
   const quantity = /^\d{1,3}$/.test(form.quantity) ? Number(form.quantity) : 0;
@@ -34,7 +35,7 @@ export function NewGrants() {
         ...(chosen.hold_ms > 0 ? { confirmed: true } : {}),
       };
       const label = `Grant “${chosen.name}” to ${several(users.rows.length, 'user')}`;
-      const answer = await act({ method: 'POST', path: `/v1/templates/${form.template}/grants`, body, label });
+      const answer = await act({ ...callOf('grant_coupons', { id: form.template }), body, label });
       if (!answer) return;
       draft.drop(FIRST);
       go(['grants', answer.body.id]);

@@ -1,6 +1,7 @@
 // What expires in the next day, hour by hour, and whether anything is overdue.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useLoad } from '../../core/load.js';
 import { count } from '../../core/numbers.js';
 import { duration, time } from '../../core/times.js';
@@ -10,7 +11,7 @@ import { Read } from '../../parts/problem.js';
 const EVERY_MS = 30_000;
 
 export function Expiry() {
-  const expiry = useLoad('/v1/expiry', EVERY_MS);
+  const expiry = useLoad(pathOf('get_expiry'), EVERY_MS);
   return html`<section class="panel" aria-label="Expiry"><header class="panel-head"><h2>Expiry</h2></header>
     <${Read} of=${expiry}>${(data) => html`<${Body} expiry=${data} />`}<//></section>`;
 }

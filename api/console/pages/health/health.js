@@ -1,6 +1,7 @@
 // Health: what works for users, why the rest does not, and every process on the way of a claim.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useLoad } from '../../core/load.js';
 import { isPlatform } from '../../core/session.js';
 import { ago, time } from '../../core/times.js';
@@ -14,7 +15,7 @@ import { Processes } from './processes.js';
 const EVERY_MS = 2_000;
 
 export function Health() {
-  const health = useLoad('/v1/health', EVERY_MS);
+  const health = useLoad(pathOf('get_health'), EVERY_MS);
   return html`<div class="page">
     <header class="page-head"><h1>Health</h1>${health.data && html`<span class="muted small">as of ${time(health.data.now, 'clock')}</span>`}</header>
     <${Read} of=${health}>${(data) => html`<${Body} health=${data} />`}<//>

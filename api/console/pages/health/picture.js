@@ -64,15 +64,7 @@ function own(one) {
   return { ready: 'well', degraded: 'degraded', 'not ready': 'down', 'no answer': 'down' }[one.status] || 'unknown';
 }
 
-/** The parts of a process, whichever of both forms it has them in. */
+/** The parts of a process, by name; a process that does not answer has none. */
 export function partsOf(one) {
-  const parts = one.parts || {};
-  const rows = Array.isArray(parts) ? parts.map((part) => [part.name || part.part, part]) : Object.entries(parts);
-  return rows.map(([name, part]) => ({ name: String(name), ...part, ready: isReady(part) }));
-}
-
-function isReady(part) {
-  if (part === true || part === 'ready') return true;
-  if (part && typeof part === 'object') return part.ready ?? part.up ?? !(part.not_ready || part.error);
-  return false;
+  return Object.entries(one.parts || {}).map(([name, part]) => ({ name, ...part, ready: part.up === true }));
 }

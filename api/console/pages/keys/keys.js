@@ -2,7 +2,7 @@
 
 import { html, useState } from '../../core/view.js';
 import { act } from '../../core/actions.js';
-import { withQuery } from '../../core/api.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { useLoad } from '../../core/load.js';
 import { can, isPlatform, session } from '../../core/session.js';
 import { time } from '../../core/times.js';
@@ -24,7 +24,7 @@ export function Keys({ query }) {
 }
 
 function KeyList({ merchant }) {
-  const keys = useLoad(withQuery('/v1/api-keys', { merchant_id: merchant }));
+  const keys = useLoad(pathOf('list_api_keys', {}, { merchant_id: merchant }));
   const [open, setOpen] = useState(null);
   const [made, setMade] = useState(null);
   const close = () => setOpen(null);
@@ -69,7 +69,7 @@ function State({ row }) {
 function Revoke({ row, done, close }) {
   const isMine = session.get().identity.key_id === row.id;
   const run = async () => {
-    await act({ method: 'DELETE', path: `/v1/api-keys/${row.id}`, label: `Revoke the key “${row.name}”`, keyless: true });
+    await act({ ...callOf('revoke_api_key', { id: row.id }), label: `Revoke the key “${row.name}”`, keyless: true });
     say({ text: `The key “${row.name}” is revoked, everywhere within two seconds.` });
     done(null);
   };
@@ -79,7 +79,7 @@ function Revoke({ row, done, close }) {
 }
 
 function Rotate({ row, done, close }) {
-  const run = async () => done(await act({ method: 'POST', path: `/v1/api-keys/${row.id}/rotate`, label: `Replace the key “${row.name}”` }));
+  const run = async () => done(await act({ ...callOf('rotate_api_key', { id: row.id }), label: `Replace the key “${row.name}”` }));
   return html`<${Confirm} title="Replace the key “${row.name}”" does="Make the new key" run=${run} close=${close}>
     <p>The new key has the same name and scopes. The old one is accepted for one more day.</p><//>`;
 }

@@ -1,6 +1,7 @@
 // Merchants: for the platform's own key.
 
 import { html, useState } from '../../core/view.js';
+import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useList } from '../../core/load.js';
 import { to } from '../../core/router.js';
@@ -18,7 +19,7 @@ const COLUMNS = [
 
 export function Merchants() {
   const [open, setOpen] = useState(false);
-  const list = useList('/v1/merchants', { limit: 20 });
+  const list = useList(pathOf('list_merchants'), { limit: 20 });
   return html`<section class="panel" aria-label="Merchants">
     <header class="panel-head"><h2>Merchants</h2><button onClick=${() => setOpen(true)}>New merchant…</button></header>
     <${Listed} list=${list} columns=${COLUMNS} keyOf=${(row) => row.id} label="Merchants" empty=${['There is one merchant: the platform', '']} />
@@ -30,7 +31,7 @@ function NewMerchant({ again, close }) {
   const [name, type] = useState('');
   const run = async () => {
     if (!name.trim()) throw new Error('Give it a name.');
-    await act({ method: 'POST', path: '/v1/merchants', body: { name: name.trim() }, label: `Make the merchant “${name.trim()}”` });
+    await act({ ...callOf('create_merchant'), body: { name: name.trim() }, label: `Make the merchant “${name.trim()}”` });
     say({ text: `The merchant “${name.trim()}” is made. Give it a key.` });
     again();
   };

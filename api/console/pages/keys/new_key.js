@@ -1,6 +1,7 @@
 // A new key, with the scopes that it shall have.
 
 import { html, useState } from '../../core/view.js';
+import { callOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { isPlatform } from '../../core/session.js';
 import { readLocal, zoneName } from '../../core/times.js';
@@ -25,7 +26,7 @@ export function NewKey({ merchant, done, close }) {
     const expires = until ? readLocal(until) : null;
     if (expires && expires.wrong) throw new Error(expires.wrong);
     const body = { name: name.trim(), scopes, ...(expires ? { expires_at: expires.instant } : {}), ...(merchant ? { merchant_id: merchant } : {}) };
-    done(await act({ method: 'POST', path: '/v1/api-keys', body, label: `Make the key “${name.trim()}”` }));
+    done(await act({ ...callOf('create_api_key'), body, label: `Make the key “${name.trim()}”` }));
   };
   const extra = html`
     <${Field} id="key-name" label="Name" help="Who or what uses it: the record names it."><${Text} id="key-name" value=${name} change=${type} maxlength="100" /><//>

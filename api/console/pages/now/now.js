@@ -1,9 +1,11 @@
 // Now: every sale that is open, begins soon, or is paused, with what keeps its promise. The first page.
 
 import { html, useEffect, useMemo, useState } from '../../core/view.js';
-import { read, withQuery } from '../../core/api.js';
+import { pathOf } from '../../calls/calls.js';
+import { read } from '../../core/api.js';
 import { useLive } from '../../core/live.js';
-import { can } from '../../core/session.js';
+import { count } from '../../core/numbers.js';
+import { can, isOnCall } from '../../core/session.js';
 import { LastSeen } from '../../parts/figure.js';
 import { saleState } from '../../parts/chips.js';
 import { Icon } from '../../parts/icons.js';
@@ -46,6 +48,7 @@ export function Now() {
     <div class="sales">
       ${shown.slice(0, most).map(({ sale, state }) => html`<${SaleRow} key=${sale.id} sale=${sale} state=${state} live=${live} changed=${listed.again} />`)}
     </div>
+    ${live.sample !== null && live.sample.left_out > 0 && html`<p class="note">${count(live.sample.left_out)} more sales are not in the stream: it has the first 256.</p>`}
     ${shown.length > most && html`<p class="more"><button onClick=${() => setMost(most + ROWS)}>Show more of ${shown.length} sales</button></p>`}
     ${next && html`<${Readiness} sale=${next.sale} now=${live.now} />`}
   </div>`;
@@ -77,7 +80,9 @@ function useListed() {
   const again = () => next((n) => n + 1);
   useEffect(() => {
     let left = false;
-    const one = (of) => read(withQuery('/v1/templates', { state: of, limit: 100, include: 'stock' }));
+    // Those on call see every merchant's, as in the stream.
+    const whose = isOnCall() ? 'all' : '';
+    const one = (of) => read(pathOf('list_templates', {}, { state: of, limit: 100, include: 'stock', merchant_id: whose }));
     Promise.all([one('published'), one('paused')]).then(
       (pages) => left || set({ rows: pages.flatMap((page) => page.data).map(flat), done: true, problem: null }),
       (problem) => left || set((old) => ({ ...old, problem })),

@@ -1,7 +1,7 @@
 // One sale: its state and countdown, the conservation equation, how fast it sells, and who is refused.
 
 import { html } from '../../core/view.js';
-import { historyOf } from '../../core/live.js';
+import { historyOf, paceOf } from '../../core/live.js';
 import { count, isKnown, rate } from '../../core/numbers.js';
 import { duration, time } from '../../core/times.js';
 import { to } from '../../core/router.js';
@@ -48,10 +48,11 @@ function Pace({ sale, state, isStale }) {
   </div>`;
 }
 
-/** How long what is left lasts at the present rate. */
-export function minutesLeft({ left, claims_per_second: speed }) {
-  if (!isKnown(left) || !isKnown(speed)) return { known: false, text: null };
+/** How long what is left lasts at the present pace. */
+export function minutesLeft({ id, left }) {
   if (left === 0) return { known: true, text: 'sold out' };
+  const speed = paceOf(id);
+  if (!isKnown(left) || !isKnown(speed)) return { known: false, text: null };
   if (speed <= 0) return { known: true, text: 'nobody claims' };
   return { known: true, text: duration((left / speed) * 1_000) };
 }

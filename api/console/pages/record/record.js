@@ -1,6 +1,7 @@
 // The record of what operators did: by object, by key, by time.
 
 import { html } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useLoad } from '../../core/load.js';
 import { refine } from '../../core/router.js';
 import { can } from '../../core/session.js';
@@ -10,7 +11,7 @@ import { RecordList } from './record_list.js';
 
 export function RecordPage({ query }) {
   const { target, key_id: keyId, from, to } = query;
-  const keys = useLoad(can('admin') ? '/v1/api-keys' : null);
+  const keys = useLoad(can('admin') ? pathOf('list_api_keys') : null);
   const options = [['', 'Everybody'], ['platform', 'platform'], ...((keys.data && keys.data.items) || []).map((key) => [key.id, key.name])];
   const at = (name) => (event) => refine({ [name]: event.target.value ? readLocal(event.target.value).instant : '' });
   return html`<div class="page">

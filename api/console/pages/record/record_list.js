@@ -1,6 +1,7 @@
 // What operators did, with the object before and after.
 
 import { html, useState } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
 import { useList } from '../../core/load.js';
 import { to } from '../../core/router.js';
 import { time } from '../../core/times.js';
@@ -8,7 +9,7 @@ import { Diff } from './diff.js';
 import { Listed } from '../../parts/rows.js';
 
 export function RecordList({ query }) {
-  const list = useList('/v1/audit', { ...query, limit: 20 });
+  const list = useList(pathOf('list_audit'), { ...query, limit: 20 });
   const columns = [
     { name: 'When', show: (row) => time(row.at) },
     { name: 'What', show: (row) => html`<b>${row.action}</b>` },
@@ -22,7 +23,8 @@ export function RecordList({ query }) {
 
 function Target({ target }) {
   const [kind, id] = target.split('/');
-  const place = { templates: ['campaign', id], coupons: ['customer', 'coupon', id], users: ['customer', 'user', id], jobs: ['grants', id] }[kind];
+  const place = { templates: ['campaign', id], coupons: ['customer', 'coupon', id], users: ['customer', 'user', id], jobs: ['grants', id],
+    findings: ['findings', id] }[kind];
   return place && id ? html`<a href=${to(place)}>${target}</a>` : target;
 }
 
