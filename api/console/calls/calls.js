@@ -1,6 +1,6 @@
 // Every call of the api that the console makes. A test (tests/tests/console/calls.rs) compares it with the api's own
-// description: each call exists, and each field that is read is a field of its answer. Another test writes `answers.js` beside
-// it, the types of the answers, from the same description.
+// description: each call exists, and each field that is read is a field of its answer. Another test
+// (api/src/openapi/console_answers.rs) writes `answers.js` beside it, the types of the answers, from the same description.
 //
 // Convention, since the test reads this file line by line: a call is one line, `name: ['METHOD', 'path', 'fields']`. The name is
 // the operation's id in `/openapi.json`. The fields are those that the pages read, with dots; lists and null are passed over.

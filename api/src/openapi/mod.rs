@@ -175,4 +175,6 @@ fn without_null(operation: &mut Value) {
 }
 
 #[cfg(test)]
+mod console_answers;
+#[cfg(test)]
 mod tests;

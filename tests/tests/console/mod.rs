@@ -5,6 +5,7 @@ mod full {
     mod outage;
     mod queue;
 }
+mod calls;
 mod live;
 mod sessions;
 
