@@ -89,6 +89,13 @@ impl SaleFigures {
     fn expectations(&self, course: &Course) -> Vec<String> {
         let mut said = Vec::new();
         let Pace { p99_ms, .. } = self.pace;
+        let lost = self.lost.unwrap_or(0);
+        if self.oversold > 0 || lost > 0 {
+            let oversold = self.oversold;
+            said.push(format!(
+                "A promise broke: {oversold} coupons were given beyond the stock, and {lost} that were promised are not there."
+            ));
+        }
         let rate = self.rate;
         if self.came_per_s * SLOWER_MAX < f64::from(rate) && self.users > u64::from(rate) {
             said.push(format!(

@@ -7,6 +7,7 @@ mod finding;
 mod hold;
 mod key;
 mod redemption;
+mod rehearse;
 mod template;
 
 use std::{path::PathBuf, sync::LazyLock};
@@ -24,6 +25,7 @@ pub(crate) use redemption::{
     LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse, Spend,
     ValidateArguments,
 };
+pub(crate) use rehearse::RehearseArguments;
 pub(crate) use template::{
     Accepted, Claims, Confirmed, CopyOf, Coupons, Movement, Movements, Period, Queue, Span,
     StockCommand, TemplateCommand, TemplateFilter, TemplateId,
@@ -32,7 +34,8 @@ pub(crate) use template::{
 /// Footer of every help text.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
                           sent, 3 nobody answered or the outcome is unknown, 4 the platform is not \
-                          well (`health`), or a sale is not ready (`template readiness`).";
+                          well (`health`), a sale is not ready (`template readiness`), or a rehearsal \
+                          broke a promise.";
 
 /// Default time limit for one answer, in seconds. The api answers within 15.
 const ANSWER_SECONDS: u64 = 20;
@@ -154,6 +157,10 @@ pub(crate) enum Command {
         #[arg(long = "for", value_name = "SECONDS")]
         at_most: Option<u64>,
     },
+    /// Rehearses a sale: made-up users claim from a template of its own, at a rate, and the figures say what to expect of the
+    /// real one. The template is called a rehearsal, is open to everybody while it runs, and ends afterwards. Exit code 4 if a
+    /// promise broke or users were not served.
+    Rehearse(RehearseArguments),
     /// Shows whose key you use, and what it may do.
     Whoami,
     /// Messages that could not be processed (needs `KAFKA_BROKERS`).

@@ -10,11 +10,9 @@ pub(crate) mod finding;
 pub(crate) mod health;
 pub(crate) mod hold;
 pub(crate) mod keys;
-pub(crate) mod live;
 pub(crate) mod money;
-pub(crate) mod readiness;
 pub(crate) mod redemption;
-pub(crate) mod report;
+pub(crate) mod sale;
 pub(crate) mod stock;
 pub(crate) mod template_file;
 pub(crate) mod templates;
@@ -27,6 +25,7 @@ use serde_json::Value;
 use crate::{
     api::{Api, call::Call},
     arguments::{Arguments, Command, DeadLetterCommand, Page, Settings, UserCommand},
+    commands::sale::{live, rehearse},
     failure::Failure,
     output::Output,
     text,
@@ -80,6 +79,9 @@ pub(crate) async fn run(
         Command::Live { at_most } => {
             let at_most = at_most.map(Duration::from_secs);
             return live::live(at_most, settings, output).await;
+        }
+        Command::Rehearse(arguments) => {
+            return rehearse::rehearse(&arguments, settings, output).await;
         }
         Command::Whoami => (Call::get("/v1/whoami"), text::object),
         Command::DeadLetters(command) => return dead_letters(&command, settings, output).await,

@@ -1,4 +1,4 @@
-//! What the console is made of: sessions in place of keys, and the live figures of sales.
+//! What the console is made of: sessions in place of keys, the live figures of sales, its calls; and what moves it, a rehearsal.
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 mod full {
@@ -7,6 +7,7 @@ mod full {
 }
 mod calls;
 mod live;
+mod rehearsal;
 mod sessions;
 
 use reqwest::{Method, RequestBuilder};
