@@ -7,6 +7,9 @@ import { session } from '../core/session.js';
 import { Field, Text } from '../parts/field.js';
 import { Icon } from '../parts/icons.js';
 
+/** What is said where the cookie does not come back. */
+const NOT_KEPT = 'The browser does not keep the session here. Open the console by https, or on the machine of the api.';
+
 export function SignIn({ why, of }) {
   const [key, type] = useState('');
   const [state, set] = useState({ running: false, problem: null });
@@ -23,7 +26,8 @@ export function SignIn({ why, of }) {
     set({ running: true, problem: null });
     try {
       const { body } = await ask('begin_console_session', {}, { apiKey: key.trim() });
-      session.begin(body);
+      if (await isKept()) session.begin(body);
+      else set({ running: false, problem: { message: NOT_KEPT } });
     } catch (problem) {
       set({ running: false, problem });
     }
@@ -41,6 +45,16 @@ export function SignIn({ why, of }) {
       ${of && html`<button type="button" class="link" onClick=${() => session.end()}>Leave this page instead</button>`}
     </form>
   <//>`;
+}
+
+/** Without TLS a browser keeps the cookie on its own machine alone, and takes it from other addresses without a word. */
+async function isKept() {
+  try {
+    await ask('get_console_session');
+    return true;
+  } catch (problem) {
+    return problem.status !== 401;
+  }
 }
 
 function words(problem) {
