@@ -7,7 +7,9 @@ const NAME = 'identity';
 
 function read() {
   try {
-    return JSON.parse(localStorage.getItem(NAME));
+    const identity = JSON.parse(localStorage.getItem(NAME));
+    // Another version may have kept another form.
+    return identity && identity.csrf_token && Array.isArray(identity.scopes) ? identity : null;
   } catch {
     return null;
   }
