@@ -27,7 +27,7 @@ use failure::{Failure, Kind};
 use output::Output;
 
 /// Runs the command line. Exit codes: 0 done, 1 refused, 2 not a command that can be sent, 3 nothing answered or the
-/// outcome is unknown, 4 the platform is not well, or a sale is not ready.
+/// outcome is unknown, 4 the platform is not well, a sale is not ready, or a rehearsal broke a promise.
 pub async fn run() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     let arguments = match Arguments::try_parse_from(&words) {

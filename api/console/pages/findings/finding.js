@@ -34,9 +34,9 @@ function Body({ finding, again }) {
   const decisions = can('operate') ? DECISIONS.filter(({ fits }) => fits(finding)) : [];
   const chosen = DECISIONS.find(({ name }) => name === open);
   return html`
-    <p class="subtitle">${KINDS[finding.kind] || finding.kind} <${Chip} word=${finding.state} /></p>
+    <p class="subtitle">${KINDS[finding.kind] || finding.kind} <${Chip} word=${finding.state} kind=${finding.state === 'open' ? 'warn' : undefined} /></p>
     ${decisions.length > 0 && html`<div class="actions">${decisions.map(({ name, text }) => html`<button key=${name} onClick=${() => setOpen(name)}>${text}</button>`)}</div>`}
-    <section class="panel"><p>${finding.line}</p>
+    <section class="panel"><p class="note">${finding.line}</p>
       <dl class="terms">${rowsOf(finding).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section>
     <section class="panel" aria-label="Record"><header class="panel-head"><h2>What operators did</h2></header>
       <${RecordList} query=${{ target: `findings/${finding.id}` }} /></section>

@@ -16,7 +16,7 @@ import { KINDS, STATES } from './words.js';
 const COLUMNS = [
   { name: 'Finding', show: (row) => html`<a href=${to(['findings', row.id])}><b>${KINDS[row.kind] || row.kind}</b></a>
       <span class="small muted">${row.line}</span>` },
-  { name: 'State', show: (row) => html`<${Chip} word=${row.state} />` },
+  { name: 'State', show: (row) => html`<${Chip} word=${row.state} kind=${row.state === 'open' ? 'warn' : undefined} />` },
   { name: 'Coupons', kind: 'number', show: (row) => (row.coupons > 0 ? count(row.coupons) : '') },
   { name: 'Looks', kind: 'number', show: (row) => count(row.looks) },
   { name: 'First seen', show: (row) => time(row.first_seen, 'minute') },

@@ -99,5 +99,8 @@ function useListed() {
 /** Names the figures of a listed template as the stream does. What only the stream knows is absent, and so not known. */
 function flat(template) {
   const stock = template.stock || {};
-  return { ...template, total: stock.total, left: stock.left };
+  // Nobody could claim yet, so MySQL's figures are all that there is.
+  const isAhead = stock.landed === 0 && Date.parse(template.claim_starts_at) > Date.now();
+  const untouched = isAhead ? { confirmed: 0, held: 0, in_flight: 0, drift: 0 } : {};
+  return { ...template, total: stock.total, left: stock.left, ...untouched };
 }
