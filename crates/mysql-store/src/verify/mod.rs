@@ -18,7 +18,6 @@ mod reader;
 mod redemptions;
 mod rejections;
 mod schema_copy;
-mod span;
 pub mod topic_rows;
 mod walk;
 
@@ -49,9 +48,8 @@ pub use self::{
     redemptions::{count_redemptions, odd_rollbacks, odd_sums, unredeemed, unused},
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
     schema_copy::copy_schema,
-    span::Span,
     walk::{
-        ClaimEnd, ClaimKey, claims_by_id, coupon_counts_of_users, coupons_of_users, ends_of,
+        ClaimEnd, ClaimKey, Span, claims_by_id, coupon_counts_of_users, coupons_of_users, ends_of,
         numbers_of_users,
     },
 };
