@@ -15,12 +15,13 @@ use crate::platform::full::operations::SECRETS;
 const FILE: &str = "_FILE";
 
 /// Settings without a default that the base leaves out: each switches on what not every platform has.
-const LEFT_OUT: [&str; 6] = [
+const LEFT_OUT: [&str; 7] = [
     "ALLOWED_ORIGINS",
     "CONSOLE_DIR",
     "JWT_AUDIENCE",
     "JWT_ISSUER",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "RUNBOOK_URL",
     "SERVER_ID",
 ];
 
