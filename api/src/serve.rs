@@ -138,15 +138,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("queue of claims", ended(queue.follow()));
-    let lost_claims = LostClaims {
-        pool: pool.clone(),
-        brokers: config.kafka_brokers.clone(),
-        names: topic::TopicNames::new(&config.topic_prefix),
-        views: views.clone(),
-        found: Found::default(),
-        holder,
-        clock: context.clock.clone(),
-    };
+    let lost_claims = lost_claims(&config, &pool, &views, holder, &context);
     context.spawn("lost claims", ended(lost_claims.watch(context.stop_token())));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     context.spawn("fleet", ended(async move { fleet.follow().await }));
@@ -169,6 +161,24 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     last.cancel();
     publishing.await.context("the statistics")?;
     lease.await.context("the worker number's lease")
+}
+
+fn lost_claims(
+    config: &Config,
+    pool: &MySqlPool,
+    views: &ViewStore,
+    holder: String,
+    context: &Context,
+) -> LostClaims {
+    LostClaims {
+        pool: pool.clone(),
+        brokers: config.kafka_brokers.clone(),
+        names: topic::TopicNames::new(&config.topic_prefix),
+        views: views.clone(),
+        found: Found::default(),
+        holder,
+        clock: context.clock.clone(),
+    }
 }
 
 /// Starts the task that measures. It holds the landers, so it ends with the intake.

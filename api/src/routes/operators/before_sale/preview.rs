@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn what_is_probably_not_meant_is_named_by_its_field_and_a_usual_sale_has_no_warning() {
-        let cases: [(fn(&mut Template), &str); 10] = [
+        type Change = fn(&mut Template);
+        let cases: [(Change, &str); 10] = [
             (|_| (), ""),
             (|it| it.discount.minimum_spend = 499, "discount.minimum_spend_minor"),
             (

@@ -54,8 +54,8 @@ pub(crate) struct SampleJson {
     left_out: Option<u64>,
 }
 
-/// A template, live. Of its coupons: confirmed + held + in_flight + left + drift = total, where a null drift counts as 0.
-/// Null: not known at the moment, never 0.
+/// A template, live. Of its coupons: `confirmed + held + in_flight + left + drift = total`, where a null drift counts as
+/// 0. Null: not known at the moment, never 0.
 #[derive(Serialize, ToSchema)]
 #[schema(as = LiveTemplate)]
 pub(crate) struct LiveTemplateJson {
