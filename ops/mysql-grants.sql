@@ -31,6 +31,9 @@ grant insert, update on coupon.redemption_order to 'coupon_api'@'%';
 grant insert, update, delete on coupon.coupon_lock to 'coupon_api'@'%';
 grant insert, update on coupon.user_lapse to 'coupon_api'@'%';
 grant insert on coupon.coupon_payment to 'coupon_api'@'%';
+grant insert, update on coupon.late_payment to 'coupon_api'@'%';
+-- Findings that an operator accepts.
+grant update on coupon.finding to 'coupon_api'@'%';
 
 -- Leases of the relay's workers. The gate and the topic are all else that it needs.
 grant select on coupon._sqlx_migrations to 'coupon_relay'@'%';
@@ -45,6 +48,7 @@ grant select, insert on coupon.claim to 'coupon_lander'@'%';
 grant select, insert, update on coupon.user_coupon to 'coupon_lander'@'%';
 grant select, insert on coupon.rejected_user to 'coupon_lander'@'%';
 grant select, insert on coupon.coupon_payment to 'coupon_lander'@'%';
+grant insert on coupon.late_payment to 'coupon_lander'@'%';
 grant select on coupon.coupon_replacement to 'coupon_lander'@'%';
 grant select, insert, update on coupon.worker_lease to 'coupon_lander'@'%';
 

@@ -53,6 +53,9 @@ codes! {
          /v1/coupons/{id}/use` or `unuse` with a key of the scope `redeem`",
     PlatformOnly "PLATFORM_ONLY" 403 "Not allowed"
         "only the platform's own key may do this: ask the platform's operator",
+    CrossSite "CROSS_SITE" 403 "Not allowed"
+        "a session of the console serves its own page only: send `X-Csrf-Token` with each change, from a page of \
+         this server; a script sends a key in `X-Api-Key`",
     MalformedBody "MALFORMED_BODY" 400 "The request cannot be understood"
         "correct what the detail names",
     MalformedQuery "MALFORMED_QUERY" 400 "The request cannot be understood"
@@ -117,7 +120,8 @@ codes! {
         "correct `field`: 1 to 50,000 `user_ids`, a `quantity` from 1 to `max_per_claim`, a reason; `confirmed` where the \
          template holds its coupons (`hold_ms`)",
     InvalidSearch "INVALID_SEARCH" 422 "The request is not acceptable"
-        "name at least one of `order_ref`, `user_id` and `template_id`",
+        "of coupons: name at least one of `order_ref`, `user_id` and `template_id`. Of everything: send a `q` of 1 to 200 \
+         characters",
     InvalidStatus "INVALID_STATUS" 422 "The request is not acceptable"
         "the detail lists what is accepted",
     InvalidLimit "INVALID_LIMIT" 422 "The request is not acceptable"
@@ -154,6 +158,8 @@ codes! {
     KeyNotFound "KEY_NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     JobNotFound "JOB_NOT_FOUND" 404 "Not found"
+        "it does not exist, or is not yours. A claim that is not found did not land and never will",
+    FindingNotFound "FINDING_NOT_FOUND" 404 "Not found"
         "it does not exist, or is not yours. A claim that is not found did not land and never will",
     NotOpen "NOT_OPEN" 409 "Not open yet"
         "come back at `opens_at`",
@@ -216,6 +222,8 @@ codes! {
         "read the template, then decide again",
     ChangedMeanwhile "CHANGED_MEANWHILE" 409 "Changed meanwhile"
         "read the template, then decide again",
+    FindingDecided "FINDING_DECIDED" 409 "The finding is not open"
+        "`state` is what became of the finding: read it, then decide again",
     ValidityOver "VALIDITY_OVER" 409 "Its validity is over"
         "no coupon of the template could still be used, so it cannot be published: edit its validity first",
     FieldNotEditable "FIELD_NOT_EDITABLE" 409 "Not editable in this state"

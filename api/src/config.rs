@@ -17,6 +17,7 @@ use crate::{
         client_address::Network,
         limits::{self, Limits},
     },
+    console::ConsoleSettings,
     http::cors,
 };
 
@@ -176,7 +177,7 @@ pub struct Config {
     #[arg(long, env = "OPERATOR_KEY", hide_env_values = true, default_value = "")]
     pub operator_key: Secret,
 
-    /// Secret that signs the receipts of queued claims, at least 32 random bytes. Use the same value in every api process.
+    /// Secret that signs the receipts of queued claims and seals the console's sessions, at least 32 random bytes. Use the same value in every api process.
     /// By default it follows from the operator key.
     #[arg(long, env = "RECEIPT_SECRET", hide_env_values = true, default_value = "")]
     pub receipt_secret: Secret,
@@ -216,10 +217,14 @@ pub struct Config {
     #[arg(long, env = "CONNECTIONS_PER_ADDRESS", default_value_t = limits::PER_ADDRESS)]
     pub connections_per_address: usize,
 
-    /// Seconds after which a stream of a claim's events ends, and its client connects again. Choose less than a proxy's
+    /// Seconds after which a stream of events, a claim's or the live figures, ends, and its client connects again. Choose less than a proxy's
     /// longest answer.
     #[arg(long, env = "EVENT_STREAM_SECONDS", default_value_t = EVENT_STREAM_SECONDS)]
     pub event_stream_seconds: u64,
+
+    /// The console.
+    #[command(flatten)]
+    pub console: ConsoleSettings,
 
     /// Addresses and networks of the proxies before this process, comma separated. Their connections are not limited,
     /// and the client is the last address in `X-Forwarded-For` that is not a proxy. Proxies on this machine are trusted

@@ -8,12 +8,14 @@ mod auth;
 mod code;
 mod config;
 mod connections;
+mod console;
 mod exports;
 mod fleet;
 #[doc(hidden)]
 pub mod fuzz;
 mod http;
 mod jobs;
+mod live;
 mod metrics;
 mod mysql_view_source;
 mod openapi;

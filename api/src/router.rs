@@ -21,6 +21,7 @@ use crate::{
     access::{self, Access},
     code::Code,
     connections::{Connection, OfAddress, arriving::BodyProgress, limits::Limits},
+    console::{self, Console},
     http::{
         cors,
         extract::{self, BODY_BYTES_MAX},
@@ -33,10 +34,12 @@ use crate::{
     problem::Problem,
     routes::{
         audit::{self, idempotency},
-        holds::{bans, cancel, confirm},
+        holds::{bans, cancel, confirm, late},
         operators::{
-            api_keys, claim_state, claim_story, dead_letters, desk, drain, expiry, health,
-            merchants, repair,
+            api_keys,
+            before_sale::{preview, readiness},
+            claim_state, claim_story, console_session, dead_letters, desk, drain, expiry, findings,
+            health, live, merchants, repair,
             reports::{report, timeseries},
             stock, stock_movements,
             templates::{self, clone, delete, edit, history, ledger, list, state_change, validity},
@@ -59,6 +62,8 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(templates::create, list::list))
         .routes(routes!(templates::get, edit::edit, delete::delete))
+        .routes(routes!(preview::preview))
+        .routes(routes!(readiness::get))
         .routes(routes!(clone::clone))
         .routes(routes!(validity::progress))
         .routes(routes!(history::movements))
@@ -80,8 +85,13 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(dead_letters::begin))
         .routes(routes!(dead_letters::end))
         .routes(routes!(expiry::get))
+        .routes(routes!(findings::list))
+        .routes(routes!(findings::get))
+        .routes(routes!(findings::accept))
         .routes(routes!(health::get))
+        .routes(routes!(live::watch))
         .routes(routes!(whoami::get))
+        .routes(routes!(console_session::begin, console_session::get, console_session::end))
         .routes(routes!(claim_state::get))
         .routes(routes!(claim_story::get))
         .routes(routes!(repair::coupons))
@@ -92,6 +102,8 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(desk::changes::revoke))
         .routes(routes!(desk::changes::extend))
         .routes(routes!(desk::changes::replace))
+        .routes(routes!(desk::search::search))
+        .routes(routes!(desk::jobs::list))
         .routes(routes!(desk::jobs::get))
         .routes(routes!(desk::jobs::rows))
         .routes(routes!(desk::jobs::cancel))
@@ -104,6 +116,9 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
         .routes(routes!(rollback::roll_back))
         .routes(routes!(confirm::confirm))
         .routes(routes!(cancel::cancel))
+        .routes(routes!(late::list))
+        .routes(routes!(late::refunded))
+        .routes(routes!(bans::list))
         .routes(routes!(bans::get))
         .routes(routes!(bans::lift))
         .routes(routes!(claim_poll::get))
@@ -118,7 +133,12 @@ pub(crate) fn operations() -> OpenApiRouter<App> {
 }
 
 /// Returns the router. Pages of these origins may call it too.
-pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Router {
+pub(crate) fn router(
+    app: App,
+    console: &Arc<Console>,
+    allowed_origins: &[String],
+    limits: Limits,
+) -> Router {
     let (operations, described) = operations().split_for_parts();
     let known = Arc::new(KnownParameters::of(&described));
     // Built at the first request, since few processes get one.
@@ -127,6 +147,7 @@ pub(crate) fn router(app: App, allowed_origins: &[String], limits: Limits) -> Ro
         .route(openapi::PATH, get(async move |headers: HeaderMap| document.answer(&headers)))
         .route(DOCS_PATH, get(docs_page::page))
         .route(docs_page::SCRIPT_PATH, get(docs_page::script))
+        .merge(console::routes(console))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(middleware::from_fn_with_state(Bounds { limits, known }, bounded));

@@ -30,18 +30,25 @@ use crate::{
         fence_limit::FenceLimit,
         key_cache::KeyCache,
         rate_limit::RateLimit,
+        session::Sessions,
         tokens::{Rules, Tokens},
         upkeep,
     },
     config::Config,
-    connections::{Connections, listener, open_files},
+    connections::{Connections, admin, listener, open_files},
+    console::Console,
     fleet::Fleet,
-    jobs, metrics as api_metrics,
+    jobs,
+    live::Live,
+    metrics as api_metrics,
     mysql_view_source::MySqlViewSource,
     queue::Queue,
     receipt::Receipts,
     router::router,
-    routes::{operators::templates::halt, shop::batch},
+    routes::{
+        operators::{live::sampler, templates::halt},
+        shop::batch,
+    },
     servers::{
         ServerHealth, Watched,
         lost_claims::{Found, LostClaims},
@@ -68,6 +75,7 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     let http = context.health.part("http");
     let servers = ServerHealth::of(&config, &context.health);
     config.validate()?;
+    let console = Console::of(&config.console)?;
     let (listener, connections) = intake(&config)?;
     let pool = mysql(&config).await?;
     let gate = Gate::new(gate_redis(&config).await?, &config.key_prefix);
@@ -118,25 +126,19 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
         exports: Places::new(EXPORTS_AT_ONCE, EXPORTS_OF_MERCHANT),
         batches,
         fleet: Arc::clone(&fleet),
+        live: Live::among(config.connections_max),
         points: points.clone(),
     });
 
     jobs::start(&app, &context, &holder);
     batch::start(&app, &context, to_serve);
     halt::start(&app, &context);
+    sampler::start(&app, &context);
     keep_gates(&app, &context, keeper, resolver(&config, &pool, &gate, &queue), &last);
     let lease = keep_lease(&ids, &context, &last);
     context.spawn("template cache", follow_templates(templates, config.clone()));
     context.spawn("queue of claims", ended(queue.follow()));
-    let lost_claims = LostClaims {
-        pool: pool.clone(),
-        brokers: config.kafka_brokers.clone(),
-        names: topic::TopicNames::new(&config.topic_prefix),
-        views: views.clone(),
-        found: Found::default(),
-        holder,
-        clock: context.clock.clone(),
-    };
+    let lost_claims = lost_claims(&config, &pool, &views, holder, &context);
     context.spawn("lost claims", ended(lost_claims.watch(context.stop_token())));
     context.spawn("upkeep", ended(upkeep::run(pool.clone(), auth, context.clock.clone())));
     context.spawn("fleet", ended(async move { fleet.follow().await }));
@@ -146,8 +148,11 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
 
     info!(http.address = %listener.local_addr()?, "serving");
     http.ready();
-    let routes = router(app, &config.allowed_origins, connections.limits());
+    let routes = router(app, &console, &config.allowed_origins, connections.limits());
+    let admin = admin::serve(&context, routes.clone());
     listener::serve(listener, routes, connections, context.stop_token()).await;
+    // It also serves the console while a balancer keeps callers away, and ends before what it calls does.
+    admin.end();
     claims.drain().await;
     // The landers and the settler end when the last handle of claims is dropped.
     drop(claims);
@@ -156,6 +161,24 @@ pub async fn serve(config: Config, context: Context) -> anyhow::Result<()> {
     last.cancel();
     publishing.await.context("the statistics")?;
     lease.await.context("the worker number's lease")
+}
+
+fn lost_claims(
+    config: &Config,
+    pool: &MySqlPool,
+    views: &ViewStore,
+    holder: String,
+    context: &Context,
+) -> LostClaims {
+    LostClaims {
+        pool: pool.clone(),
+        brokers: config.kafka_brokers.clone(),
+        names: topic::TopicNames::new(&config.topic_prefix),
+        views: views.clone(),
+        found: Found::default(),
+        holder,
+        clock: context.clock.clone(),
+    }
 }
 
 /// Starts the task that measures. It holds the landers, so it ends with the intake.
@@ -257,7 +280,9 @@ async fn mysql(config: &Config) -> anyhow::Result<MySqlPool> {
 async fn auth(config: &Config, pool: &MySqlPool, clock: Clock) -> anyhow::Result<Arc<Auth>> {
     let tokens = tokens(config).await?;
     let keys = KeyCache::new(pool.clone());
-    Ok(Arc::new(Auth::new(tokens, config.operator_key.expose(), keys, clock)))
+    let operator_key = config.operator_key.expose();
+    let sessions = Sessions::new(config.receipt_secret.expose(), operator_key);
+    Ok(Arc::new(Auth::new(tokens, operator_key, keys, sessions, clock)))
 }
 
 /// Returns the clock of sales, which is compared with MySQL's already.

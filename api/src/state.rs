@@ -17,6 +17,7 @@ use crate::{
     code::Code,
     config::Quotas,
     fleet::Fleet,
+    live::Live,
     mysql_view_source::MySqlViewSource,
     problem::Problem,
     queue::Queue,
@@ -64,6 +65,8 @@ pub(crate) struct Parts {
     /// Hands calls of shops to the tasks that serve several at once.
     pub(crate) batches: Batches,
     pub(crate) fleet: Arc<Fleet>,
+    /// The live figures, for those who watch.
+    pub(crate) live: Live,
     pub(crate) points: FailPoints,
 }
 

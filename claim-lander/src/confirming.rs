@@ -8,6 +8,7 @@ use mysql_store::{
     confirmation::{self, Confirmation, Payment},
     confirmation_batch::{self, RequestedPayment},
     connect,
+    late_payment::{self, Late},
     look_up::{self, ClaimFate},
 };
 use runtime::Clock;
@@ -120,10 +121,16 @@ impl Shop<'_> {
             now: self.clock.now(),
         };
         let confirmation = confirmation::confirm(&mut transaction, &payment).await?;
+        let late = Late::of(payment, claim.user_id, &confirmation);
         if matches!(confirmation, Confirmation::Confirmed(_)) {
             self.reach("payments.before_commit").await?;
             connect::commit(transaction).await?;
             self.reach("payments.after_commit").await?;
+        } else if let Some(late) = late.filter(|_| claim.held_until.is_some()) {
+            // The shop is to refund it. Until that is recorded, the payment is tried again.
+            drop(transaction);
+            let mut connection = connect::acquire(self.pool).await?;
+            late_payment::record(&mut connection, &late).await?;
         }
         Ok(Some(confirmation))
     }

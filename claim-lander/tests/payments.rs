@@ -18,6 +18,7 @@ const SLOW: TemplateId = TemplateId(11);
 pub(crate) const HELD: &str = "select count(*) from user_coupon where status = 4";
 pub(crate) const USABLE: &str = "select count(*) from user_coupon where status = 0";
 pub(crate) const PAYMENTS: &str = "select count(*) from coupon_payment";
+const LATE: &str = "select count(*) from late_payment";
 
 /// Everything that a payment can change.
 const ENDS: &str = "select cast(coalesce(sum(crc32(concat_ws('/', id, status, version, valid_until, \
@@ -164,6 +165,7 @@ async fn doubled_shuffled_and_late_payments_change_no_end() {
     let letters = test.dead_letters().await;
     assert_eq!(letters.len(), 60);
     assert!(reasons(&letters).iter().all(|why| why.contains("is unused, and not held")));
+    assert_eq!(test.number(LATE).await, 20, "each once");
     lander.kill().await;
 
     let over = "update user_coupon set version = version + 1, \
@@ -180,6 +182,9 @@ async fn doubled_shuffled_and_late_payments_change_no_end() {
     let letters = test.dead_letters().await;
     let late = reasons(&letters).iter().filter(|why| why.contains("lapsed at")).count();
     assert_eq!((letters.len(), late), (140, 20));
+    let lapsed = "select count(*) from late_payment where refusal = 0 and actor = 'topic'";
+    assert_eq!(test.number(LATE).await, 40);
+    assert_eq!(test.number(lapsed).await, 20);
     lander.stop().await.unwrap();
 }
 

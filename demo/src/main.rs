@@ -8,6 +8,7 @@ mod progress;
 mod report;
 mod sale;
 mod stage;
+mod watched;
 
 use std::{fs, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -32,6 +33,9 @@ struct Cli {
     /// Also writes the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Prints the console's address, and waits for Enter before the sale begins, and before the servers stop.
+    #[arg(long)]
+    watch: bool,
     /// The database server to use.
     #[arg(long, value_enum, default_value_t)]
     flavor: Flavor,
@@ -58,7 +62,11 @@ async fn run(cli: Cli) -> Result<bool> {
     let progress = ProgressLog::start();
     progress.say(&format!("starting {}, two Redis, Kafka, and the six processes", cli.flavor));
     let mut stage = Stage::start(cli.flavor).await?;
-    let sale = sale::hold(&stage, &progress).await?;
+    let template = sale::publish(&stage, &progress).await?;
+    if cli.watch {
+        watched::before_the_sale(&stage).await;
+    }
+    let sale = sale::hold(&stage, template, &progress).await?;
     let aftermath = after::live_on(&stage, &sale, &progress).await?;
     let dropped = holds::hold(&stage, &progress).await?;
     progress.say("waiting until everything is at rest, then checking every invariant");
@@ -77,6 +85,9 @@ async fn run(cli: Cli) -> Result<bool> {
         print(format_args!("BROKEN  {problem}"));
     }
     let kept = figures.is_kept() && problems.is_empty();
+    if cli.watch {
+        watched::before_the_end().await;
+    }
     stage.end(kept).await?;
     if kept {
         print(report::NEXT_STEPS);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use rehearsal::{Pace, rounded, row};
 use serde::Serialize;
 use shopper::Tally;
 
@@ -37,10 +38,8 @@ pub(crate) struct Figures {
     /// Promised claims that MySQL does not have.
     lost: usize,
     verify_ok: bool,
-    /// Claims answered per second, over the whole sale.
-    claims_per_s: f64,
-    p50_ms: f64,
-    p99_ms: f64,
+    #[serde(flatten)]
+    pace: Pace,
     /// Time from the client's 201 until the list shows the coupon.
     visible_p50_ms: f64,
     visible_p99_ms: f64,
@@ -92,9 +91,7 @@ impl Figures {
             oversold: (counts.all() - STOCK).max(0),
             lost: aftermath.lost,
             verify_ok,
-            claims_per_s: rounded(run.answered.count() as f64 / run.elapsed.as_secs_f64()),
-            p50_ms: rounded(run.answered.ms(0.5)),
-            p99_ms: rounded(run.answered.ms(0.99)),
+            pace: Pace::of(&run.answered, run.elapsed),
             visible_p50_ms: rounded(run.visible.ms(0.5)),
             visible_p99_ms: rounded(run.visible.ms(0.99)),
             expired: counts.expired,
@@ -124,31 +121,26 @@ impl Figures {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut row = |name: &str, value: String| writeln!(f, "  {name:<26} {value}");
-        row("requests", self.requests.to_string())?;
-        row("landed", self.landed.to_string())?;
-        row("sold out", self.sold_out.to_string())?;
-        row("over limit", self.over_limit.to_string())?;
-        row("replays", self.replays.to_string())?;
-        row("oversold", self.oversold.to_string())?;
-        row("lost", self.lost.to_string())?;
-        row("claims answered a second", format!("{:.0}", self.claims_per_s))?;
-        row("answer p50 / p99", format!("{:.1} / {:.1} ms", self.p50_ms, self.p99_ms))?;
+        row(f, "requests", self.requests)?;
+        row(f, "landed", self.landed)?;
+        row(f, "sold out", self.sold_out)?;
+        row(f, "over limit", self.over_limit)?;
+        row(f, "replays", self.replays)?;
+        row(f, "oversold", self.oversold)?;
+        row(f, "lost", self.lost)?;
+        self.pace.rows(f)?;
         let Self { visible_p50_ms, visible_p99_ms, watched, .. } = self;
         row(
+            f,
             "201 to visible p50 / p99",
-            format!("{visible_p50_ms:.1} / {visible_p99_ms:.1} ms ({watched} watched)"),
+            format_args!("{visible_p50_ms:.1} / {visible_p99_ms:.1} ms ({watched} watched)"),
         )?;
-        row("used", self.used.to_string())?;
-        row("expired", format!("{}, at most {} ms late", self.expired, self.lateness_max_ms))?;
+        row(f, "used", self.used)?;
+        let Self { expired, lateness_max_ms, .. } = self;
+        row(f, "expired", format_args!("{expired}, at most {lateness_max_ms} ms late"))?;
         let Holds { claimed, paid, lapsed, sold_again, paid_too_late, lost } = &self.holds;
-        row("held", format!("{claimed}, of them paid for {paid}, lapsed {lapsed}"))?;
-        row("sold again", sold_again.to_string())?;
+        row(f, "held", format_args!("{claimed}, of them paid for {paid}, lapsed {lapsed}"))?;
+        row(f, "sold again", sold_again)?;
         write!(f, "  {:<26} {paid_too_late}; taken and lost: {lost}", "paid too late")
     }
-}
-
-/// Rounds to a tenth; the measurement is not more precise.
-fn rounded(figure: f64) -> f64 {
-    (figure * 10.0).round() / 10.0
 }

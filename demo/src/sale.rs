@@ -38,11 +38,21 @@ pub(crate) struct Sale {
     pub(crate) winners: BTreeMap<ClaimId, Claimed>,
 }
 
-pub(crate) async fn hold(stage: &Stage, progress: &ProgressLog) -> Result<Sale> {
+/// Publishes its template, so that it can be seen before the users come.
+pub(crate) async fn publish(stage: &Stage, progress: &ProgressLog) -> Result<TemplateId> {
     progress.say("publishing a template: 1,000 coupons, one for each user, valid for 15 s");
     let new = NewTemplate::simple("Flash sale", STOCK, stage.clock.now(), VALID_FOR);
     let template = stage.api.publish_new(&new).await?.id;
     open_lists(stage).await?;
+    Ok(template)
+}
+
+/// Lets the users come.
+pub(crate) async fn hold(
+    stage: &Stage,
+    template: TemplateId,
+    progress: &ProgressLog,
+) -> Result<Sale> {
     progress.say("5,000 users claim at once; some twice, some again, some want a second one");
     let crowd = Crowd::new(vec![stage.api.clone()], CONNECTIONS, PATIENCE);
     let run = crowd.run(wishes(template)).await?;

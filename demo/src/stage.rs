@@ -50,6 +50,16 @@ impl Stage {
         Ok(Self { api, sources, clock, platform, servers })
     }
 
+    /// The console's address.
+    pub(crate) fn console_url(&self) -> String {
+        format!("{}/console", self.platform.api_url())
+    }
+
+    /// The key to sign in with.
+    pub(crate) fn console_key(&self) -> &str {
+        &self.platform.options.operator_key
+    }
+
     /// Stops the processes, then the servers. If `wiped`, also removes data and logs; they are kept
     /// for a failed demo.
     pub(crate) async fn end(&mut self, wiped: bool) -> Result<()> {

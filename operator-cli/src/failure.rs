@@ -40,7 +40,7 @@ pub(crate) enum Kind {
     Made,
     /// It was sent, and its outcome is unknown: no answer came, or the end of what it began was not seen.
     Unknown,
-    /// The answer came, and says that the platform is not well.
+    /// The answer came, and says that the platform is not well, or that a sale is not ready.
     NotWell,
 }
 

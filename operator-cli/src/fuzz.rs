@@ -12,7 +12,7 @@ use crate::{
     api::{self, call::Call},
     arguments::{self, Arguments},
     asks_for_json,
-    commands::{audit, claim, money, report, template_file},
+    commands::{audit, claim, money, sale::report, template_file},
     failure::{Failure, Kind},
     text,
     topics::{dead_letter, letter::Letter, replay, watch::Look},

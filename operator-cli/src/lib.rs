@@ -1,5 +1,5 @@
 //! The operator's command line. Each command is one call of the api (`api`), whose answer is printed as it came, or as
-//! text. `watch` polls, and dead letters are read from their topic.
+//! text. `watch` polls, `live` reads a stream, and dead letters are read from their topic.
 //!
 //! Architecture invariant: it has the api's rights and no others: no SQL, no Redis. The api records what it does on the
 //! topic before it does it.
@@ -27,7 +27,7 @@ use failure::{Failure, Kind};
 use output::Output;
 
 /// Runs the command line. Exit codes: 0 done, 1 refused, 2 not a command that can be sent, 3 nothing answered or the
-/// outcome is unknown, 4 the platform is not well.
+/// outcome is unknown, 4 the platform is not well, a sale is not ready, or a rehearsal broke a promise.
 pub async fn run() -> ExitCode {
     let words: Vec<OsString> = env::args_os().collect();
     let arguments = match Arguments::try_parse_from(&words) {

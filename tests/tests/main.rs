@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test it is the failure")]
 
 mod claims;
+mod console;
 mod coupons;
 mod desk;
 mod expiry;

@@ -1,10 +1,11 @@
 //! Cache of operators' keys, so that a request does not query MySQL for its caller.
 //!
 //! A key is read again [`FRESH_FOR`] after it was read, which is how long it may be accepted after another process
-//! revoked it. If MySQL does not answer then, the request fails, as operators' requests need MySQL anyway. Only
-//! health is read, and a template paused at its gate, by a key of the last [`RECENT_FOR`]: that is when it matters. Ids
-//! without a key are cached as long, in a map of their own, so that invented ids neither query MySQL for each request
-//! nor evict real keys. The cache also notes when keys were used; [`crate::upkeep`] writes that to MySQL.
+//! revoked it. If MySQL does not answer then, the request fails, as operators' requests need MySQL anyway. Only who
+//! asks how the platform is, watches its sales, signs in to the console, or pauses a sale at its gate, is answered by a
+//! key of the last [`RECENT_FOR`]: that is when it matters. Ids without a key are cached as long, in a map of their own,
+//! so that invented ids neither query MySQL for each request nor evict real keys. The cache also notes when keys were
+//! used; [`crate::upkeep`] writes that to MySQL.
 
 use std::{
     collections::HashMap,

@@ -3,22 +3,25 @@
 //! A key belongs to a merchant and has scopes. Requests that only read need the scope `read`, all others `operate`, so
 //! a new route is never open to more callers than it should be. Routes that need more check it themselves. Routes of a
 //! checkout, which needs `redeem` alone, take a [`Redeemer`].
+//!
+//! The console's page has a [`session`] in place of its operator's key, and every extractor takes it.
 
 pub(crate) mod api_key;
+pub(crate) mod cookie;
+mod extractors;
 pub(crate) mod fence_limit;
 pub(crate) mod jwks;
 pub(crate) mod key_cache;
 pub(crate) mod rate_limit;
+mod same_origin;
 pub(crate) mod secrets;
+pub(crate) mod session;
 pub(crate) mod tokens;
 pub(crate) mod upkeep;
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
-use axum::{
-    extract::{FromRef, FromRequestParts},
-    http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts},
-};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header, request::Parts};
 use chrono::{DateTime, Utc};
 use coupon::{ApiKeyId, MerchantId, Scope, Scopes, UserId};
 use mysql_store::{api_key::Digest, merchant::PLATFORM};
@@ -28,6 +31,7 @@ use crate::{
     access,
     auth::{
         key_cache::{KeyAge, KeyCache},
+        session::{Begun, Session, Sessions},
         tokens::Tokens,
     },
     code::Code,
@@ -38,12 +42,27 @@ use crate::{
 /// Header that carries the operator's key.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
+/// Header by which the console's page shows that it is the one that changes something.
+const CSRF_TOKEN: HeaderName = HeaderName::from_static("x-csrf-token");
+
+/// Name of the platform's own key, which is in the settings.
+const PLATFORM_KEY: &str = "platform";
+
 pub(crate) struct Auth {
     tokens: Tokens,
     /// Digest of the platform's own key.
     platform_key: Digest,
     keys: KeyCache,
+    sessions: Sessions,
     clock: Clock,
+}
+
+/// A key as a request shows it. Whether it is accepted is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    /// `None`: the text is not in the form of our keys; it may be the platform's own.
+    key_id: Option<ApiKeyId>,
+    caller: Caller,
 }
 
 /// An authenticated shopper.
@@ -65,7 +84,7 @@ pub(crate) struct Operator {
 }
 
 /// Values derived from the key that an operator sent. The key itself is not stored.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// Digest that keys are compared by.
     pub(crate) digest: Digest,
@@ -103,6 +122,17 @@ pub(crate) struct RecentOperator {
     pub(crate) unread: Option<Problem>,
 }
 
+/// An operator who sends the key itself, and no session: who signs in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyHolder(pub(crate) Operator);
+
+/// A session of the console, and the operator whose key it stands for. The key may be of a while ago if MySQL is away.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SignedIn {
+    pub(crate) operator: Operator,
+    pub(crate) session: Session,
+}
+
 /// A shop's checkout: an operator whose key has the scope `redeem`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Redeemer(pub(crate) Operator);
@@ -115,8 +145,15 @@ pub(crate) enum UserOrShop {
 }
 
 impl Auth {
-    pub(crate) fn new(tokens: Tokens, platform_key: &str, keys: KeyCache, clock: Clock) -> Self {
-        Self { tokens, platform_key: api_key::digest_of(platform_key.as_bytes()), keys, clock }
+    pub(crate) fn new(
+        tokens: Tokens,
+        platform_key: &str,
+        keys: KeyCache,
+        sessions: Sessions,
+        clock: Clock,
+    ) -> Self {
+        let platform_key = api_key::digest_of(platform_key.as_bytes());
+        Self { tokens, platform_key, keys, sessions, clock }
     }
 
     /// Makes the next use of an operator's key read it from MySQL.
@@ -147,12 +184,88 @@ impl Auth {
         Ok(User(user))
     }
 
+    /// Begins a session for the console of an operator.
+    pub(crate) fn begin_session(&self, operator: Operator) -> Result<Begun, Problem> {
+        let begun = self.sessions.begin(operator.key_id, operator.caller, self.clock.now());
+        begun.map_err(|error| {
+            runtime::seldom!("no session can be begun", runtime::report(error.as_ref()));
+            let detail = "No session can be begun at the moment. Send the request again.";
+            Problem::new(Code::Overloaded, detail)
+        })
+    }
+
+    /// Returns the token that the console's page sends with each change.
+    pub(crate) fn csrf_token(&self, session: &Session) -> String {
+        self.sessions.csrf_token(session)
+    }
+
+    /// Returns the name of an operator's key, which may be of a while ago if MySQL is away.
+    pub(crate) async fn name_of(&self, operator: Operator) -> Result<String, Problem> {
+        let Some(id) = operator.key_id else { return Ok(PLATFORM_KEY.to_owned()) };
+        let known = self.keys.get(id, KeyAge::Recent).await?;
+        Ok(known.map_or_else(String::new, |known| known.key.name.clone()))
+    }
+
+    /// Checks again the key of an operator whose request goes on, such as a stream. The key may be of a while ago if
+    /// MySQL is away.
+    pub(crate) async fn accepts_still(&self, operator: Operator) -> Result<Operator, Problem> {
+        let shown = Shown { key_id: operator.key_id, caller: operator.caller };
+        self.accepted(shown, operator.trace_id, KeyAge::Recent).await
+    }
+
     async fn operator(&self, parts: &Parts, age: KeyAge) -> Result<Operator, Problem> {
-        let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
-            Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
-        })?;
-        let caller = Caller::of(key.as_bytes());
         let trace_id = headers::trace_id(&parts.headers);
+        let shown = match self.session(parts)? {
+            Some(session) => Shown { key_id: session.key_id, caller: session.caller },
+            None => shown(parts)?,
+        };
+        self.accepted(shown, trace_id, age).await
+    }
+
+    async fn key_holder(&self, parts: &Parts) -> Result<Operator, Problem> {
+        let trace_id = headers::trace_id(&parts.headers);
+        self.accepted(shown(parts)?, trace_id, KeyAge::Recent).await
+    }
+
+    async fn signed_in(&self, parts: &Parts) -> Result<SignedIn, Problem> {
+        let session = self.session(parts)?.ok_or_else(|| {
+            Problem::unauthenticated("There is no session: begin one by `POST` with a key.")
+        })?;
+        let shown = Shown { key_id: session.key_id, caller: session.caller };
+        let trace_id = headers::trace_id(&parts.headers);
+        let operator = self.accepted(shown, trace_id, KeyAge::Recent).await?;
+        Ok(SignedIn { operator, session })
+    }
+
+    /// Returns the session of a request that has its cookie and no key. It must come from the console's own page.
+    fn session(&self, parts: &Parts) -> Result<Option<Session>, Problem> {
+        let headers = &parts.headers;
+        if headers.contains_key(&API_KEY) {
+            return Ok(None);
+        }
+        let Some(cookie) = cookie::session(headers) else { return Ok(None) };
+        let session = self.sessions.open(cookie, self.clock.now()).ok_or_else(|| {
+            Problem::unauthenticated("The session is over, or is none of ours: sign in again.")
+        })?;
+        same_origin::check(&parts.method, headers)?;
+        let shows_token = only(headers, &CSRF_TOKEN)
+            .is_some_and(|token| self.sessions.is_csrf_token(&session, token.as_bytes()));
+        if parts.method.is_safe() || shows_token {
+            return Ok(Some(session));
+        }
+        let detail = "Send the session's `csrf_token` in the header `X-Csrf-Token`, once: `GET \
+                      /v1/console/session` tells it.";
+        Err(Problem::new(Code::CrossSite, detail))
+    }
+
+    /// Returns the operator whose key is shown, if it is accepted.
+    async fn accepted(
+        &self,
+        shown: Shown,
+        trace_id: Option<u128>,
+        age: KeyAge,
+    ) -> Result<Operator, Problem> {
+        let Shown { key_id, caller } = shown;
         if caller.digest == self.platform_key {
             let merchant_id = PLATFORM;
             let scopes = Scopes::all();
@@ -162,7 +275,7 @@ impl Auth {
             return Ok(Operator { merchant_id, key_id, trace_id, ends_at, caller, scopes });
         }
         let refused = || Problem::unauthenticated("The operator's key is not accepted.");
-        let id = key.to_str().ok().and_then(api_key::id_of).ok_or_else(refused)?;
+        let id = key_id.ok_or_else(refused)?;
         let known = self.keys.get(id, age).await?;
         let right = known.filter(|known| known.digest == caller.digest);
         let key = &right.ok_or_else(refused)?.key;
@@ -248,107 +361,17 @@ impl Operator {
     }
 }
 
+/// Returns the key that a request sends.
+fn shown(parts: &Parts) -> Result<Shown, Problem> {
+    let key = only(&parts.headers, &API_KEY).ok_or_else(|| {
+        Problem::unauthenticated("Send the operator's key in the header `X-Api-Key`, once.")
+    })?;
+    let key_id = key.to_str().ok().and_then(api_key::id_of);
+    Ok(Shown { key_id, caller: Caller::of(key.as_bytes()) })
+}
+
 /// Returns the value of a header that occurs exactly once: if there are two, a proxy may have read the other.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|_| values.next().is_none())
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for User
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).user(parts).await
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for AnyOperator
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await.map(Self)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for OnCall
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Recent).await?;
-        operator.needs_on_call()?;
-        Ok(Self)
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for RecentOperator
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let auth = Arc::<Auth>::from_ref(state);
-        match auth.operator(parts, KeyAge::Fresh).await {
-            Ok(operator) => Ok(Self { operator, unread: None }),
-            Err(unread) if unread.code() == Code::StoreUnavailable => {
-                match auth.operator(parts, KeyAge::Remembered).await {
-                    Ok(operator) => Ok(Self { operator, unread: Some(unread) }),
-                    Err(_) => Err(unread),
-                }
-            }
-            Err(refused) => Err(refused),
-        }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Redeemer
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await?;
-        operator.needs(Scope::Redeem)?;
-        Ok(Self(operator))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for UserOrShop
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        if parts.headers.contains_key(&API_KEY) {
-            let Redeemer(shop) = Redeemer::from_request_parts(parts, state).await?;
-            return Ok(Self::Shop(shop));
-        }
-        let User(user) = User::from_request_parts(parts, state).await?;
-        Ok(Self::User(user))
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Operator
-where
-    Arc<Auth>: FromRef<S>,
-{
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let operator = Arc::<Auth>::from_ref(state).operator(parts, KeyAge::Fresh).await?;
-        let looks = parts.method.is_safe();
-        operator.needs(if looks { Scope::Read } else { Scope::Operate })?;
-        Ok(operator)
-    }
 }

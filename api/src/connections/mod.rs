@@ -3,6 +3,7 @@
 //!
 //! Everything here is a counter: a connection that ends leaves nothing behind.
 
+pub(crate) mod admin;
 pub(crate) mod arriving;
 pub(crate) mod client_address;
 #[cfg(test)]

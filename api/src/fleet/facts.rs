@@ -114,6 +114,10 @@ impl Facts {
 /// Lag from which lists are late, in seconds: checkpoints, batches and a rebalance take less.
 pub(super) const LATE_FROM: f64 = 10.0;
 
+/// Clock difference from which something depends on it, in seconds: uses that are in time are refused, and a worker is not
+/// ready.
+const CLOCK_AHEAD_MAX: f64 = 0.25;
+
 impl Process {
     pub(super) fn answers(&self) -> bool {
         self.silence.is_none()
@@ -136,6 +140,12 @@ impl Process {
     /// Whether a server that it needs cannot be used, which explains what else is wrong with it.
     pub(super) fn lacks_a_server(&self) -> bool {
         self.parts.iter().any(|part| part.server.is_some() && !part.is_up)
+    }
+
+    /// Whether its clock differs from MySQL's by so much that something depends on it.
+    pub(super) fn has_wrong_clock(&self) -> bool {
+        let is_apart = self.clock_ahead.is_some_and(|ahead| ahead.abs() > CLOCK_AHEAD_MAX);
+        self.flips == Some(false) || is_apart
     }
 
     /// Its name and address.

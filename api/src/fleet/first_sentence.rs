@@ -30,6 +30,8 @@ pub(crate) enum Condition {
 pub(crate) struct FirstSentence {
     pub(crate) condition: Condition,
     pub(crate) sentence: String,
+    /// Its beginning: what works and what does not, without cause and remedy.
+    pub(crate) effect: String,
     pub(crate) abilities: Abilities,
     /// What explains most of it. `None`: all is well.
     pub(crate) cause: Option<String>,
@@ -66,9 +68,14 @@ impl FirstSentence {
             None => all_is_well(&abilities),
             Some(fault) => sentence(facts, &abilities, fault),
         };
+        let effect = match &first {
+            None => sentence.clone(),
+            Some(fault) => effect(facts, &abilities, fault),
+        };
         Self {
             condition,
             sentence,
+            effect,
             abilities,
             since: first.as_ref().and_then(|fault| fault.since),
             also: faults.map(|fault| fault.cause).collect(),
@@ -100,19 +107,40 @@ fn all_is_well(abilities: &Abilities) -> String {
 }
 
 fn sentence(facts: &Facts, abilities: &Abilities, fault: &Fault) -> String {
-    let sells = match abilities.claims {
+    let sells = sells(abilities);
+    let said = rest(facts, abilities);
+    let rest = if said.is_empty() { "all else works, but" } else { said.as_str() };
+    let since = since(facts, fault);
+    format!("{sells}; {rest}{since}: {}. {}", fault.cause, fault.action)
+}
+
+/// Says what works and what does not, and nothing of why.
+fn effect(facts: &Facts, abilities: &Abilities, fault: &Fault) -> String {
+    let sells = sells(abilities);
+    let said = rest(facts, abilities);
+    let since = since(facts, fault);
+    match (said.is_empty(), abilities.claims) {
+        (true, Ability::Works) => format!("{sells}."),
+        (true, _) => format!("{sells}{since}."),
+        (false, _) => format!("{sells}; {said}{since}."),
+    }
+}
+
+fn sells(abilities: &Abilities) -> &'static str {
+    match abilities.claims {
         Ability::Works => "Selling",
         Ability::Late => "Selling in part",
         Ability::Stopped => "Not selling",
         Ability::Unknown => "Not known whether it sells",
-    };
-    let rest = rest(facts, abilities);
-    let since = fault.since.map(|since| format!(" since {}", time(since, facts.now)));
-    let since = since.unwrap_or_default();
-    format!("{sells}; {rest}{since}: {}. {}", fault.cause, fault.action)
+    }
 }
 
-/// Says how everything but claims is.
+fn since(facts: &Facts, fault: &Fault) -> String {
+    let since = fault.since.map(|since| format!(" since {}", time(since, facts.now)));
+    since.unwrap_or_default()
+}
+
+/// Says how everything but claims is. Empty: it works.
 fn rest(facts: &Facts, abilities: &Abilities) -> String {
     let mut said = Vec::new();
     let stopped = listed(facts, abilities, Ability::Stopped);
@@ -132,7 +160,7 @@ fn rest(facts: &Facts, abilities: &Abilities) -> String {
     if !unknown.is_empty() {
         said.push(format!("{} not known", joined(&unknown)));
     }
-    if said.is_empty() { "all else works, but".to_owned() } else { said.join(", ") }
+    said.join(", ")
 }
 
 /// Returns what else is in this state, by name.

@@ -8,9 +8,11 @@ mod abilities;
 pub(crate) mod facts;
 mod faults;
 pub(crate) mod first_sentence;
+pub(crate) mod impact;
 mod kind;
 mod memory;
 mod peer;
+pub(crate) mod readiness;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -18,7 +20,7 @@ mod tests;
 use std::{
     error::Error,
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -27,7 +29,10 @@ use futures::future::join_all;
 use reqwest::{Client, redirect};
 use runtime::{Clock, Health};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use self::{
     kind::Kind,
@@ -48,6 +53,10 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// time is this inexact.
 const FOLLOW_EVERY: Duration = Duration::from_secs(2);
 
+/// Oldest answers that [`Fleet::recent`] returns. [`Fleet::follow`] asks again before that, even if each process is silent
+/// for as long as it is waited for.
+const RECENT: Duration = Duration::from_secs(10);
+
 /// The processes besides this one, and this one's health.
 pub(crate) struct Fleet {
     health: Health,
@@ -55,6 +64,14 @@ pub(crate) struct Fleet {
     peers: Vec<Peer>,
     client: Client,
     memory: Mutex<Memory>,
+    last: Mutex<Option<Last>>,
+}
+
+/// The last answers that [`Fleet::recent`] may return.
+struct Last {
+    /// When they were asked for.
+    at: Instant,
+    seen: Arc<Seen>,
 }
 
 /// What the processes answered.
@@ -81,7 +98,31 @@ impl Fleet {
             .redirect(redirect::Policy::none())
             .build()?;
         let peers = peers?.into_iter().flatten().collect();
-        Ok(Self { health, clock, peers, client, memory: Mutex::default() })
+        let memory = Mutex::default();
+        let last = Mutex::default();
+        Ok(Self { health, clock, peers, client, memory, last })
+    }
+
+    /// Returns answers that are at most [`RECENT`] old. Many may call it at once, and often: it asks nobody while
+    /// [`Fleet::follow`] does.
+    pub(crate) async fn recent(&self) -> Arc<Seen> {
+        let known = self.last().as_ref().filter(|last| last.at.elapsed() < RECENT).map(Last::seen);
+        match known {
+            Some(seen) => seen,
+            None => self.look().await,
+        }
+    }
+
+    /// Asks every process, and keeps what they answered.
+    async fn look(&self) -> Arc<Seen> {
+        let at = Instant::now();
+        let seen = Arc::new(self.ask().await);
+        *self.last() = Some(Last { at, seen: Arc::clone(&seen) });
+        seen
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks every process.
@@ -113,7 +154,7 @@ impl Fleet {
     /// Asks again and again, so that what [`memory`] keeps is known before somebody asks. Never returns.
     pub(crate) async fn follow(&self) {
         loop {
-            drop(self.ask().await);
+            drop(self.look().await);
             sleep(FOLLOW_EVERY).await;
         }
     }
@@ -122,6 +163,12 @@ impl Fleet {
     async fn targets(&self) -> Vec<Target> {
         let found = join_all(self.peers.iter().map(Peer::targets)).await;
         found.into_iter().flatten().take(PROCESSES_MAX).collect()
+    }
+}
+
+impl Last {
+    fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen)
     }
 }
 

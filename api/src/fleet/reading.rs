@@ -1,6 +1,7 @@
 //! Reads facts out of the answers of the processes. What is missing there, as in an older version's, is unknown.
 
 use chrono::{DateTime, Utc};
+use coupon::TemplateId;
 use serde_json::Value;
 
 use super::{
@@ -10,6 +11,17 @@ use super::{
 };
 
 impl Seen {
+    /// Returns what is known, with the gates that were not loaded at this api's last look. That look says nothing once
+    /// this api cannot look any more.
+    pub(crate) fn facts_with(&self, not_loaded: Option<Vec<(TemplateId, DateTime<Utc>)>>) -> Facts {
+        let closed = |(template, opens_at): (TemplateId, _)| ClosedGate {
+            template: template.to_string(),
+            opens_at,
+        };
+        let gates = not_loaded.filter(|_| self.can_look_at_gates());
+        self.facts(gates.map(|gates| gates.into_iter().map(closed).collect()))
+    }
+
     /// Returns what is known: by the answers, and of the gates, whose state this api knows by its own keeper.
     pub(crate) fn facts(&self, gates_not_loaded: Option<Vec<ClosedGate>>) -> Facts {
         Facts {

@@ -11,7 +11,7 @@ use super::{
 const SERVERS: [&str; 4] = ["mysql", "gate", "kafka", "view"];
 
 /// 08:00:40 UTC. What broke, did so at 08:00:00.
-fn now() -> DateTime<Utc> {
+pub(super) fn now() -> DateTime<Utc> {
     broke() + TimeDelta::seconds(40)
 }
 
@@ -44,7 +44,7 @@ fn process(kind: Kind, parts: &[&str]) -> Process {
 }
 
 /// A platform of six processes that lacks nothing.
-fn well() -> Facts {
+pub(super) fn well() -> Facts {
     Facts {
         now: now(),
         processes: vec![
@@ -65,7 +65,7 @@ fn well() -> Facts {
     }
 }
 
-fn of(facts: &mut Facts, kind: Kind) -> &mut Process {
+pub(super) fn of(facts: &mut Facts, kind: Kind) -> &mut Process {
     facts.processes.iter_mut().find(|process| process.kind == Some(kind)).unwrap()
 }
 
@@ -82,7 +82,7 @@ fn fall_silent(process: &mut Process) {
     };
 }
 
-fn kill(facts: &mut Facts, kind: Kind) {
+pub(super) fn kill(facts: &mut Facts, kind: Kind) {
     fall_silent(of(facts, kind));
     match kind {
         Kind::CdcTailer => lose_leader(facts),
@@ -91,14 +91,14 @@ fn kill(facts: &mut Facts, kind: Kind) {
     }
 }
 
-fn lose_leader(facts: &mut Facts) {
+pub(super) fn lose_leader(facts: &mut Facts) {
     facts.processes.iter_mut().for_each(|process| process.leads = false);
     facts.led_at = Some(broke());
     facts.publish_lag = None;
     facts.list_lag = None;
 }
 
-fn break_part(process: &mut Process, name: &str, why: &str) {
+pub(super) fn break_part(process: &mut Process, name: &str, why: &str) {
     for part in process.parts.iter_mut().filter(|part| part.name == name) {
         part.is_up = false;
         part.since = Some(broke());
@@ -107,7 +107,7 @@ fn break_part(process: &mut Process, name: &str, why: &str) {
 }
 
 /// Takes a server away from every process, and from the figures what nobody knows without it.
-fn kill_server(facts: &mut Facts, name: &str) {
+pub(super) fn kill_server(facts: &mut Facts, name: &str) {
     facts.processes.iter_mut().for_each(|process| break_part(process, name, "refused"));
     if ["mysql", "kafka"].contains(&name) {
         lose_leader(facts);
@@ -384,6 +384,10 @@ fn the_first_sentence_of_each_case_names_impact_cause_and_action() {
         let is_well = condition == Condition::Well;
         assert_eq!((said.cause.is_none(), said.action.is_none()), (is_well, is_well), "{sentence}");
         assert!(said.sentence.ends_with('.'), "{}", said.sentence);
+        // What merchants read names no server and no other merchant's template.
+        let tells = |word: &str| said.effect.contains(word);
+        assert!(!tells(".test:") && !tells("template") && said.effect.ends_with('.'), "{sentence}");
+        assert!(said.cause.as_deref().is_none_or(|cause| !tells(cause)), "{}", said.effect);
     }
 }
 

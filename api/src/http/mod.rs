@@ -5,6 +5,7 @@ pub(crate) mod cors;
 pub(crate) mod csv;
 pub(crate) mod cursor;
 pub(crate) mod etag;
+pub(crate) mod events;
 pub(crate) mod extract;
 pub(crate) mod headers;
 pub(crate) mod instant;

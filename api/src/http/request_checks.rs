@@ -17,11 +17,15 @@ pub(crate) const URI_BYTES_MAX: usize = 4 * 1024;
 /// `listener.rs` bounds what is read at all.
 pub(crate) const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// Below this are pages for people, who accept other things than JSON.
+/// Below these are pages for people, who accept other things than JSON.
 pub(crate) const DOCS_PATH: &str = "/docs";
+pub(crate) const CONSOLE_PATH: &str = "/console";
 
 /// Lists below a template that are sent as NDJSON and CSV too.
 const LISTS: [&str; 4] = ["movements", "claims", "coupons", "ledger"];
+
+/// Where the live figures are.
+const LIVE_PATH: &str = "/v1/live";
 
 /// Media type of server-sent events.
 const EVENTS: &str = "text/event-stream";
@@ -67,13 +71,13 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), Problem> {
     if says_length(request.headers()).is_some_and(|length| length > most as u64) {
         return Err(extract::too_large(most));
     }
-    let is_for_people = uri.path().starts_with(DOCS_PATH);
+    let is_for_people = [DOCS_PATH, CONSOLE_PATH].iter().any(|page| uri.path().starts_with(page));
     let is_accepted = accepts_json(request.headers())
         || (is_list(request) && Form::preferred(request.headers()).is_some())
         || (is_of_events(request) && accepts(request.headers(), is_events));
     if !is_for_people && !is_accepted {
-        let detail = "Answers are `application/json`, a template's lists also `application/x-ndjson` and `text/csv`, and a \
-                      claim's events `text/event-stream`.";
+        let detail = "Answers are `application/json`, a template's lists also `application/x-ndjson` and `text/csv`; a claim's \
+                      events and the live figures are `text/event-stream`.";
         return Err(Problem::new(Code::NotAcceptable, detail));
     }
     Ok(())
@@ -97,11 +101,13 @@ fn is_list<B>(request: &Request<B>) -> bool {
         && parts.next().is_none()
 }
 
-/// Returns whether the request is for the events of a claim, which are no JSON.
+/// Returns whether the request is for the events of a claim, or for the live figures, which are no JSON.
 fn is_of_events<B>(request: &Request<B>) -> bool {
-    let below = request.uri().path().strip_prefix("/v1/claims/");
+    let path = request.uri().path();
+    let below = path.strip_prefix("/v1/claims/");
     let id = below.and_then(|rest| rest.strip_suffix("/events"));
-    *request.method() == Method::GET && id.is_some_and(|id| !id.contains('/'))
+    let is_one = path == LIVE_PATH || id.is_some_and(|id| !id.contains('/'));
+    *request.method() == Method::GET && is_one
 }
 
 /// Returns the length of the body that the head announces, if any.
@@ -206,6 +212,7 @@ mod tests {
             assert!(passes(events, accept), "{accept}");
         }
         assert!(!passes(events, "text/event-stream;q=0") && !passes(events, "text/html"));
+        assert!(passes("/v1/live", "text/event-stream") && !passes("/v1/live", "text/html"));
         for path in ["/v1/claims/7", "/v1/claims/7/8/events", "/v1/templates/7/events"] {
             assert!(!passes(path, "text/event-stream"), "{path}");
         }

@@ -186,6 +186,22 @@ named!(
 );
 
 named!(
+    /// What a reconciler found wrong. `account`: a template's total or stock is not its ledger's sum, or its coupons are not
+    /// what landed. `oversold`: it gave more than it has. `claim`: a claim and its coupons disagree. `limit`: a user has more
+    /// than the limit. `number_leaked`, `number_missing`: the gate takes a number for held, or for free, that is not.
+    /// `request`: a request at the gate is not what the database has, or nobody ends it. `gate_stock`: the gate offers another
+    /// stock. `view`: a user's list is not what the database has. `late`: something is overdue, and nothing is wrong yet.
+    FindingKind,
+    words(&coupon::FindingKind::ALL.map(coupon::FindingKind::word))
+);
+
+named!(
+    /// What became of a finding. `overtaken`: what it judged is gone, or a later look did not find it.
+    FindingState,
+    words(&coupon::FindingState::ALL.map(coupon::FindingState::word))
+);
+
+named!(
     /// The state of moving issued coupons to a new validity.
     MoveState,
     words(&{

@@ -117,7 +117,11 @@ fn complete(described: OpenApi) -> Value {
         },
         "operator_key": {
             "type": "apiKey", "in": "header", "name": "X-Api-Key",
-            "description": "An operator's key."
+            "description": "An operator's key. In its place each operation that takes one takes a session of the console: its cookie, and `X-Csrf-Token` with changes."
+        },
+        "console_session": {
+            "type": "apiKey", "in": "cookie", "name": "__Host-coupon_console",
+            "description": "A session of the console, from `POST /v1/console/session`; on loopback without TLS the name is `coupon_console`."
         }
     });
     for item in entries(&mut document["paths"]) {
@@ -170,5 +174,7 @@ fn without_null(operation: &mut Value) {
     }
 }
 
+#[cfg(test)]
+mod console_answers;
 #[cfg(test)]
 mod tests;

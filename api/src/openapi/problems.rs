@@ -24,8 +24,8 @@ const ANY: &[Code] = &[
 ];
 /// Codes of operations that require authentication.
 const WITH_AUTHENTICATION: &[Code] = &[Code::Unauthenticated];
-/// Codes of operations that require an operator's key, which has scopes.
-const WITH_KEY: &[Code] = &[Code::ScopeLacking];
+/// Codes of operations that require an operator's key, which has scopes, or a session of the console in its place.
+const WITH_KEY: &[Code] = &[Code::ScopeLacking, Code::CrossSite];
 /// Codes of operations with an id in the path.
 const WITH_ID: &[Code] = &[Code::NotFound];
 /// Codes of operations with a body.

@@ -22,7 +22,7 @@ fn operations_of(document: &Value) -> Operations {
     operations.collect()
 }
 
-fn document() -> Value {
+pub(super) fn document() -> Value {
     complete(operations().into_openapi())
 }
 
@@ -112,7 +112,7 @@ fn every_reference_names_a_component_that_exists() {
 }
 
 /// Returns a schema, or the one that it refers to.
-fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
+pub(super) fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     let target = schema["$ref"].as_str().and_then(|target| target.strip_prefix('#'));
     target.and_then(|pointer| document.pointer(pointer)).unwrap_or(schema)
 }

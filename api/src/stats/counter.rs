@@ -4,9 +4,10 @@
 //! The backlog for the broker is bounded in messages and in age; dropped counts are counted as lost.
 
 use std::{
+    cmp::Ordering,
     collections::{BTreeMap, HashMap},
     mem,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -14,11 +15,8 @@ use coupon::TemplateId;
 use runtime::Clock;
 use topic::{ClaimStats, OTHERS};
 
-use super::{
-    buckets::{ACCEPTED, Buckets, LANDED, REPLAYED},
-    metric::CLAIM_STATS,
-};
-use crate::code::Code;
+pub(crate) use super::answered::Answered;
+use super::{buckets::Buckets, last_second::LastSecond, metric::CLAIM_STATS};
 
 /// Most templates that are counted one by one in a second; the rest is counted together. A shop has a few sales at a
 /// time, and each template is a message. The metric's description has this number.
@@ -31,27 +29,6 @@ const WAITING_MAX: usize = 16_384;
 /// Longest time that a message waits for the broker. Reports read on for as long behind their span
 /// ([`super::history`]).
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10 * 60);
-
-/// What a claim was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answered {
-    Landed,
-    Replayed,
-    /// 202: it is in a queue.
-    Accepted,
-    Refused(Code),
-}
-
-impl Answered {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Landed => LANDED,
-            Self::Replayed => REPLAYED,
-            Self::Accepted => ACCEPTED,
-            Self::Refused(code) => code.word(),
-        }
-    }
-}
 
 /// Answers of one template and second. There are few different ones, so a list is faster than a map.
 #[derive(Debug, Default)]
@@ -85,9 +62,19 @@ struct Open {
     second: i64,
     templates: HashMap<TemplateId, Tally>,
     others: Tally,
+    /// The last second before it that was counted.
+    last: Arc<LastSecond>,
 }
 
 impl Open {
+    /// Returns the counts without latencies.
+    fn sums(&self) -> LastSecond {
+        let sums = |tally: &Tally| tally.0.iter().map(|(word, of)| (*word, of.total())).collect();
+        let templates = self.templates.iter().map(|(template, tally)| (*template, sums(tally)));
+        let is_full = self.templates.len() >= TEMPLATES_MAX;
+        LastSecond { second: self.second, templates: templates.collect(), is_full }
+    }
+
     fn tally(&mut self, template: Option<TemplateId>) -> &mut Tally {
         let has_room = self.templates.len() < TEMPLATES_MAX;
         match template {
@@ -170,6 +157,18 @@ impl Counter {
         open.tally(template).count(answered, took);
     }
 
+    /// Returns what was answered in the second before the present one. `None`: the clock was set back.
+    pub(super) fn last_second(&self) -> Option<Arc<LastSecond>> {
+        let mut open = lock(&self.open);
+        self.turn(&mut open, false);
+        let before = open.second - 1;
+        match open.last.second.cmp(&before) {
+            Ordering::Equal => Some(Arc::clone(&open.last)),
+            Ordering::Less => Some(Arc::new(LastSecond::nothing(before))),
+            Ordering::Greater => None,
+        }
+    }
+
     /// Ends the second that is counted if it is over, or in any case if `all`.
     pub(super) fn close(&self, all: bool) {
         self.turn(&mut lock(&self.open), all);
@@ -181,7 +180,8 @@ impl Counter {
         if second == open.second && !all {
             return;
         }
-        let over = mem::replace(open, Open { second, ..Open::default() });
+        let last = Arc::new(open.sums());
+        let over = mem::replace(open, Open { second, last, ..Open::default() });
         lock(&self.waiting).push(over);
     }
 
@@ -224,7 +224,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use chrono::{DateTime, Utc};
 
-    use super::*;
+    use super::{
+        super::buckets::{ACCEPTED, LANDED, REPLAYED},
+        *,
+    };
+    use crate::code::Code;
 
     const MS: Duration = Duration::from_millis(1);
     const SOLD_OUT: Answered = Answered::Refused(Code::SoldOut);
@@ -305,6 +309,33 @@ mod tests {
         assert_eq!((batch.len(), batch[0].second), (WAITING_MAX, 5));
         lock(&counter.waiting).forget(Instant::now() + WAIT_MAX);
         assert_eq!(counter.batch(1), [], "and not for ever");
+    }
+
+    #[test]
+    fn the_last_second_is_known_while_it_is_the_last() {
+        let (counter, clock) = counter();
+        let unsure = Answered::Refused(Code::ClaimPending);
+        for answered in [Answered::Landed, SOLD_OUT, SOLD_OUT, unsure, Answered::Replayed] {
+            counter.count(Some(TemplateId(7)), answered, MS);
+        }
+        let rates = |template| counter.last_second().unwrap().of(TemplateId(template));
+        assert_eq!(rates(7).unwrap().claims, 0, "it is not over");
+        clock.set(at(101));
+        let seven = rates(7).unwrap();
+        assert_eq!((seven.claims, seven.landed, seven.accepted, seven.undecided), (5, 1, 0, 1));
+        assert_eq!(seven.refused, BTreeMap::from([("SOLD_OUT", 2)]));
+        assert_eq!(rates(8).unwrap().claims, 0, "nobody claimed");
+        clock.set(at(103));
+        assert_eq!(rates(7).unwrap().claims, 0, "nobody has claimed since");
+        clock.set(at(90));
+        assert!(counter.last_second().is_none(), "the clock was set back");
+        clock.set(at(104));
+        for template in 1..=i64::try_from(TEMPLATES_MAX).unwrap() + 1 {
+            counter.count(Some(TemplateId(template)), SOLD_OUT, MS);
+        }
+        clock.set(at(105));
+        let beyond = i64::try_from(TEMPLATES_MAX).unwrap() + 1;
+        assert_eq!((rates(1).unwrap().claims, rates(beyond)), (1, None));
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //! Decision 0056 says why they are on a topic and what a lost broker costs.
 
 pub(crate) mod aggregate;
+mod answered;
 pub(crate) mod buckets;
 pub(crate) mod counter;
 pub(crate) mod history;
+pub(crate) mod last_second;
 pub(crate) mod metric;
 pub mod price;
 mod publisher;
@@ -21,6 +23,7 @@ use topic::TopicNames;
 
 use counter::{Answered, Counter};
 use history::History;
+use last_second::LastSecond;
 
 use crate::config::Config;
 
@@ -51,5 +54,10 @@ impl Stats {
     /// Counts an answer to a claim. `None`: an unknown template. Never waits for the broker.
     pub(crate) fn count(&self, template: Option<TemplateId>, answered: Answered, took: Duration) {
         self.counter.count(template, answered, took);
+    }
+
+    /// Returns what this process answered in the last whole second. `None`: its clock was set back.
+    pub(crate) fn last_second(&self) -> Option<Arc<LastSecond>> {
+        self.counter.last_second()
     }
 }

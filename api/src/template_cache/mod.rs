@@ -7,6 +7,7 @@
 //!
 //! Coupons are shown with their templates (`at_hand.rs`), and shops list what is upcoming and open (`upcoming.rs`).
 
+mod current;
 mod listed;
 mod lookup;
 mod upcoming;
@@ -31,6 +32,7 @@ use topic::{Event, Op, TableReader, TemplateRow};
 use tracing::warn;
 
 use crate::{code::Code, config::Config, problem::Problem};
+use current::Current;
 use listed::Listed;
 pub(crate) use listed::Position;
 
@@ -61,11 +63,12 @@ pub(crate) struct TemplateCache {
     bucket: Arc<Mutex<Bucket>>,
 }
 
-/// The newest known version of each template, and which of them lists show.
+/// The newest known version of each template, and which of them lists and live figures show.
 #[derive(Default)]
 struct Known {
     by_id: HashMap<TemplateId, Arc<Template>>,
     listed: Listed,
+    current: Current,
 }
 
 /// Limits the misses per second: it fills up with each, and empties evenly (see `rate_limit.rs`).
@@ -153,6 +156,7 @@ impl TemplateCache {
                 let template = Arc::new(template);
                 let before = known.by_id.insert(id, Arc::clone(&template));
                 known.listed.replace(before.as_deref(), &template, now);
+                known.current.replace(&template, now);
                 self.unknown.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
                 template
             }
@@ -192,6 +196,7 @@ impl TemplateCache {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(template) = known.by_id.remove(&id) {
             known.listed.remove(&template);
+            known.current.remove(id);
         }
     }
 

@@ -84,6 +84,7 @@ impl TemplateCache {
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.listed.forget_over(now);
+        known.current.forget_over(now);
         Ok(())
     }
 }

@@ -99,6 +99,10 @@ id!(
     /// A job of grants.
     JobId
 );
+id!(
+    /// Something that a reconciler found wrong.
+    FindingId
+);
 
 /// The generation of a template's gate; it only rises. 0 means unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

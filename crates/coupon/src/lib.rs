@@ -7,6 +7,7 @@ mod code;
 mod decision;
 mod editing;
 mod expiry_shard;
+mod finding;
 mod hold;
 mod id;
 mod job;
@@ -31,10 +32,11 @@ pub use expiry_shard::{
     EXPIRY_SHARDS, expiry_shard, expiry_shards, partition_of, partition_of_key,
     partition_of_template,
 };
+pub use finding::{FindingAbout, FindingKind, FindingState};
 pub use hold::{HoldTerms, ReturnedStock};
 pub use id::{
-    ApiKeyId, AuditId, CLOCK_SKEW_MAX, ClaimId, CouponId, Epoch, IdError, JobId, MerchantId,
-    RedemptionId, TemplateId, UserId,
+    ApiKeyId, AuditId, CLOCK_SKEW_MAX, ClaimId, CouponId, Epoch, FindingId, IdError, JobId,
+    MerchantId, RedemptionId, TemplateId, UserId,
 };
 pub use job::{JobState, RowOutcome};
 pub use mode::{AcceptAfter, AcceptedClaims, ClaimMode, Open};

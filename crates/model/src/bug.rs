@@ -268,4 +268,28 @@ pub enum Bug {
     HaltRecordedTwice,
     /// A resume does not carry over a pause at the gate first.
     ResumeBeforeHalt,
+    /// A reconciler reads MySQL before it reads the gate for the first time.
+    LookReadsMySqlFirst,
+    /// A reconciler compares MySQL with the gate as it was before MySQL was read, in both directions.
+    LookReadsGateOnce,
+    /// A reconciler ignores the movements between its reads.
+    LookIgnoresMovements,
+    /// A reconciler takes the numbers of requests that may still land for leaked ones.
+    LookIgnoresPending,
+    /// A reconciler judges a gate that contains a movement which MySQL does not show yet.
+    LookJudgesTheUnseen,
+    /// A reconciler judges a gate of an earlier run of Redis.
+    LookIgnoresRun,
+    /// A reconciler reads the user's entry and what is in flight in two commands.
+    InFlightReadApart,
+    /// A reconciler leaves requests that may still land alone without looking whether they are in flight or queued.
+    PendingTrusted,
+    /// The rebuild of a gate that a reconciler marked raises the epoch whatever it is by now.
+    RaiseUnconditional,
+    /// A reconciler fences a queued request.
+    ReconcilerFencesQueued,
+    /// A repair of the ledger writes the stock that its dry run showed.
+    RepairAbsolute,
+    /// A repair of the ledger does not compare the state of its finding and the drift of its digest.
+    RepairTwice,
 }

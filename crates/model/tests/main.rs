@@ -55,6 +55,7 @@ mod halted;
 mod holds;
 mod mixed;
 mod queued;
+mod reconcile;
 mod searched;
 mod sold_out;
 mod view;

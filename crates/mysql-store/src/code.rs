@@ -1,8 +1,9 @@
 //! Codes of states and kinds, as their columns hold them.
 
 use coupon::{
-    AcceptAfter, ClaimMode, ClaimState, CouponStatus, DiscountKind, JobState, MoveState, Open,
-    RejectReason, ReturnedStock, RowOutcome, Scopes, TemplateState, UnknownCode,
+    AcceptAfter, ClaimMode, ClaimState, CouponStatus, DiscountKind, FindingKind, FindingState,
+    JobState, MoveState, Open, RejectReason, ReturnedStock, RowOutcome, Scopes, TemplateState,
+    UnknownCode,
 };
 use sqlx::{Row, mysql::MySqlRow};
 
@@ -40,6 +41,8 @@ held_as_code!(
     ClaimState,
     CouponStatus,
     DiscountKind,
+    FindingKind,
+    FindingState,
     JobState,
     MoveState,
     Open,

@@ -6,6 +6,7 @@ mod connection;
 mod coupons;
 mod expiries;
 mod failover;
+mod findings;
 mod harness;
 mod lease;
 mod listed;

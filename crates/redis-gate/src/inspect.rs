@@ -81,6 +81,8 @@ pub enum Phase {
 pub struct Held {
     /// Admissions in flight or queued.
     pub admissions: u64,
+    /// Those of them that are queued.
+    pub queued: u64,
     /// Users with an entry. A gate without damage has as many as [`Meta::users`].
     pub users: u64,
 }
@@ -206,7 +208,7 @@ impl Gate {
         let (fields, in_flight, queued, users, _waiting): (RawFields, u64, u64, u64, u64) =
             live.checked("account", result).await?;
         let meta = read_meta(&fields, &live.run);
-        let held = Held { admissions: in_flight.saturating_add(queued), users };
+        let held = Held { admissions: in_flight.saturating_add(queued), queued, users };
         Ok((meta.is_open() && meta.epoch == epoch).then_some((meta, held)))
     }
 }

@@ -25,6 +25,7 @@ mod watch;
 use mimalloc::MiMalloc;
 
 pub use address::address;
+pub use admin::{AdminRoutes, Answering};
 pub use clock::Clock;
 pub use config::{LogFormat, ProcessConfig, Secret, Share};
 pub use fail_point::FailPoints;

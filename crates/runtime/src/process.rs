@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::{
-    COMMIT, Clock, Health, Part, ProcessConfig, VERSION, admin, metric, report,
+    AdminRoutes, COMMIT, Clock, Health, Part, ProcessConfig, VERSION, admin, metric, report,
     small_pages::use_small_pages, telemetry, trace,
 };
 
@@ -37,6 +37,8 @@ const THREADS_MAX: Duration = Duration::from_secs(5);
 pub struct Context {
     pub clock: Clock,
     pub health: Health,
+    /// What the process adds to its admin listener.
+    pub admin: AdminRoutes,
     /// Cancelled when the process is to stop.
     stop: CancellationToken,
     /// Receives the failure of a part that ended.
@@ -115,6 +117,7 @@ where
     let context = Context {
         clock: Clock::system(),
         health: Health::default(),
+        admin: AdminRoutes::default(),
         stop: CancellationToken::new(),
         ended,
     };
@@ -126,9 +129,11 @@ where
     let address = listener.local_addr()?;
     info!(process = name, version = VERSION, commit = COMMIT, admin.address = %address, "started");
     let health = context.health.clone();
+    let further = context.admin.clone();
     let token = admin_stop.clone();
     context.spawn("admin", async move {
-        admin::serve(name, listener, health, metrics, token).await.context("admin listener")
+        let served = admin::serve(name, listener, health, further, metrics, token);
+        served.await.context("admin listener")
     });
     let stop = context.stop.clone();
     let body = body(context);

@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 use crate::{
     Answer, NewTemplate, ShopperError, Stock, Template,
     lines::{ANSWER_MAX, CONNECT_MAX, Lines},
-    token,
 };
 
 /// A client of an api process. Clones share its connections.
@@ -69,7 +68,8 @@ impl Api {
 
     /// Signs a token of a user.
     pub(crate) fn token(&self, user: UserId, life: TimeDelta) -> Result<String, ShopperError> {
-        token::sign(&self.inner.signing_key, user, self.inner.clock.now() + life)
+        let until = self.inner.clock.now() + life;
+        rehearsal::sign(&self.inner.signing_key, user, until).map_err(ShopperError::Token)
     }
 
     /// Creates a draft.

@@ -1,8 +1,9 @@
-//! [`Events`]: the server-sent events of an accepted claim.
+//! [`Events`]: server-sent events, of an accepted claim or of the live figures.
 
 use std::time::Duration;
 
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
+use serde::de::DeserializeOwned;
 
 use crate::{Accepted, Fate, Shopper, ShopperError};
 
@@ -58,19 +59,38 @@ impl Shopper {
         after: Option<&str>,
     ) -> Result<Events, ShopperError> {
         let path = accepted.events();
-        let request = self.request(Method::GET, &path).timeout(STREAM_MAX);
+        let request = self.request(Method::GET, &path);
         let request = after.into_iter().fold(request, |ask, id| ask.header("last-event-id", id));
-        let response = request.send().await.map_err(|error| no_event(&path, error))?;
+        Events::open(&path, request).await
+    }
+}
+
+impl Events {
+    /// Opens a stream. `request` asks for `path`, which names it in errors.
+    ///
+    /// # Errors
+    /// The stream is refused, or nobody answers.
+    pub async fn open(path: &str, request: RequestBuilder) -> Result<Self, ShopperError> {
+        let response = request.timeout(STREAM_MAX).send().await;
+        let response = response.map_err(|error| no_event(path, error))?;
         let status = response.status().as_u16();
         if status != 200 {
             let body = response.text().await.unwrap_or_default();
             return Err(ShopperError::Refused { request: format!("GET {path}"), status, body });
         }
-        Ok(Events { response, rest: String::new() })
+        Ok(Self { response, rest: String::new() })
     }
-}
 
-impl Events {
+    /// Waits for the next event, and reads its data; `None` at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection broke, or the data does not have this form.
+    pub async fn next_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ShopperError> {
+        let Some(event) = self.next().await? else { return Ok(None) };
+        let read = serde_json::from_str(&event.data);
+        read.map(Some).map_err(|source| ShopperError::Unreadable { body: event.data, source })
+    }
+
     /// Waits for the next event; `None` at the end of the stream.
     ///
     /// # Errors

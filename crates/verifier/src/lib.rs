@@ -18,23 +18,27 @@
 //! I14 queued      queued claims have ended, and rejected ones have no coupons; a hold ends once (holds)
 //! I15 ledger      stock and lapses are the sums of the ledger, and its returns are the coupons that came back
 //! ```
-//! Start with [`verify`]; call [`at_rest`] first if the platform was busy.
+//! Start with [`verify`]; call [`at_rest`] first if the platform was busy. [`spans`] has those checks that look at a part of
+//! the platform and return what they find.
 
 mod at_rest;
 mod checks;
 mod error;
+mod finding;
 mod history;
 mod outcome;
 mod progress;
 mod rows;
 mod sampler;
 mod sources;
+pub mod spans;
 mod topics;
 
 use chrono::{DateTime, Utc};
 
 pub use at_rest::at_rest;
 pub use error::VerifyError;
+pub use finding::{About, Finding};
 pub use history::{History, Record};
 pub use outcome::{Outcome, Report, Verdict};
 pub use progress::ProgressReporter;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::VerifyError;
+use crate::{VerifyError, finding::Finding};
 
 /// What begins the line of a further violation: it stands under the first.
 const INDENT: &str = "             ";
@@ -81,6 +81,11 @@ impl Findings {
         } else {
             self.more += 1;
         }
+    }
+
+    /// Adds the sentences of findings.
+    pub(crate) fn report(&mut self, found: impl IntoIterator<Item = Finding>) {
+        found.into_iter().for_each(|finding| self.add(finding.line));
     }
 
     /// Adds a violation unless `right`.

@@ -7,7 +7,7 @@ use tokio::{sync::oneshot, task::JoinHandle, time};
 
 use crate::{
     Outcome,
-    checks::stock,
+    checks::account,
     outcome::{Findings, count},
 };
 
@@ -46,7 +46,7 @@ async fn look(pool: MySqlPool, mut stopped: oneshot::Receiver<()>) -> Outcome {
         // MySQL may be down in a fault test; skip this sample.
         if let Ok(balances) = balances(&pool).await {
             looks += 1;
-            balances.iter().filter_map(stock::offence).for_each(|offence| findings.add(offence));
+            findings.report(balances.iter().filter_map(account::balance));
         }
         if time::timeout(PAUSE, &mut stopped).await.is_ok() {
             return findings.over(count(looks, "look"));

@@ -105,6 +105,11 @@ impl Api {
         Ok(Self { client, base_url, operator_key, trace })
     }
 
+    /// The address that calls go to, e.g. `https://coupons.example/`.
+    pub(crate) fn base_url(&self) -> &str {
+        self.base_url.as_str()
+    }
+
     /// Sends a call, and repeats it if that is safe and the api was unable to answer. Returns the body of the answer,
     /// or null if it has none.
     ///

@@ -82,6 +82,14 @@ pub(crate) struct GrantsArguments {
 
 #[derive(Subcommand)]
 pub(crate) enum JobsCommand {
+    /// Lists jobs, the newest first.
+    List {
+        /// Only jobs in this state.
+        #[arg(long, value_parser = ["running", "cancelling", "finished", "cancelled"])]
+        state: Option<String>,
+        #[command(flatten)]
+        page: Page,
+    },
     /// Shows a job and its progress.
     Show(JobId),
     /// Lists what became of a job's rows, in their order.

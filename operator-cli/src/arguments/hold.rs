@@ -1,6 +1,6 @@
 //! Arguments about holds: terms of a template, payments and cancellations of claims, bans, and the ledger.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use super::{OneClaim, Page, UserId, desk::Why, id, template::TemplateId};
 
@@ -57,6 +57,31 @@ pub(crate) struct Lift {
     pub(crate) lapses: Lapses,
     #[command(flatten)]
     pub(crate) why: Why,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum LatePaymentsCommand {
+    /// Lists payments of held coupons that were refused for good and are not refunded yet.
+    List {
+        /// Shows only those for coupons of this template.
+        #[arg(long, value_name = "ID", value_parser = id)]
+        template: Option<i64>,
+        /// Shows those that were refunded instead.
+        #[arg(long)]
+        refunded: bool,
+        #[command(flatten)]
+        page: Page,
+    },
+    /// Marks one as refunded, once the shop has given the money back.
+    Refunded {
+        /// The claim that it was for.
+        #[arg(value_name = "CLAIM", value_parser = id)]
+        claim: i64,
+        /// The shop's name of the payment.
+        payment_ref: String,
+        #[command(flatten)]
+        why: Why,
+    },
 }
 
 #[derive(Args)]

@@ -3,9 +3,11 @@
 mod desk;
 mod discount;
 mod export;
+mod finding;
 mod hold;
 mod key;
 mod redemption;
+mod rehearse;
 mod template;
 
 use std::{path::PathBuf, sync::LazyLock};
@@ -16,12 +18,14 @@ use clap_complete::Shell;
 pub(crate) use desk::{CouponsCommand, GrantsArguments, JobsCommand};
 pub(crate) use discount::Discount;
 pub(crate) use export::Export;
-pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, Ledger, Lift};
+pub(crate) use finding::FindingCommand;
+pub(crate) use hold::{Cancel, Confirm, Hold, Lapses, LatePaymentsCommand, Ledger, Lift};
 pub(crate) use key::{AuditArguments, KeyCommand, MerchantCommand, OfMerchant};
 pub(crate) use redemption::{
     LockArguments, RedeemArguments, RedemptionCommand, RollbackArguments, SingleUse, Spend,
     ValidateArguments,
 };
+pub(crate) use rehearse::RehearseArguments;
 pub(crate) use template::{
     Accepted, Claims, Confirmed, CopyOf, Coupons, Movement, Movements, Period, Queue, Span,
     StockCommand, TemplateCommand, TemplateFilter, TemplateId,
@@ -30,7 +34,8 @@ pub(crate) use template::{
 /// Footer of every help text.
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 refused by the platform, 2 not a command that can be \
                           sent, 3 nobody answered or the outcome is unknown, 4 the platform is not \
-                          well (`health`).";
+                          well (`health`), a sale is not ready (`template readiness`), or a rehearsal \
+                          broke a promise.";
 
 /// Default time limit for one answer, in seconds. The api answers within 15.
 const ANSWER_SECONDS: u64 = 20;
@@ -82,7 +87,7 @@ pub(crate) struct Settings {
     #[arg(long, env = "TOPIC_PREFIX", default_value = "coupon", global = true)]
     pub(crate) topic_prefix: String,
 
-    /// Prints JSON: one value, usually the api's answer; `watch` prints one per line.
+    /// Prints JSON: one value, usually the api's answer; `watch` and `live` print one per line.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -108,11 +113,19 @@ pub(crate) enum Command {
     /// Single coupons: show, find, revoke, extend, replace.
     #[command(subcommand)]
     Coupons(CouponsCommand),
+    /// Finds what a text names: a user, a coupon, a claim, an order, a template by its id or a part of its name.
+    Find {
+        /// An id, an order, or a part of a template's name.
+        text: String,
+    },
     /// Grants coupons to the users in a file, as a job, and waits for its end.
     Grants(GrantsArguments),
-    /// Jobs of grants: show, rows, wait, cancel.
+    /// Jobs of grants: list, show, rows, wait, cancel.
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Payments of held coupons that came too late: list, and mark as refunded.
+    #[command(subcommand)]
+    LatePayments(LatePaymentsCommand),
     /// Redeems coupons of one user for an order, all or none. For keys of the scope `redeem`, as the next six.
     Redeem(RedeemArguments),
     /// What an order has redeemed.
@@ -128,12 +141,26 @@ pub(crate) enum Command {
     Use(SingleUse),
     /// Gives one user's coupon back when its order is cancelled.
     Unuse(SingleUse),
+    /// What the reconciler found wrong: list, show, accept.
+    #[command(subcommand, visible_alias = "findings")]
+    Finding(FindingCommand),
     /// Reports what is overdue, how late expiry was, and what ends in the next day. For the platform's own key.
     Expiry,
     /// Shows what works for users, and why the rest does not; then all processes, servers, lags, the leader, clocks and
     /// gates. Exit code 4 if the platform is not well, 3 if nobody says how it is. For the platform's own key and keys of
     /// the scope `emergency`.
     Health,
+    /// Follows all sales that your key sees, a line a second: what is left, in flight, held and confirmed, claims a second, and
+    /// the first sentence whenever it changes. Until you stop it.
+    Live {
+        /// Ends after this many seconds.
+        #[arg(long = "for", value_name = "SECONDS")]
+        at_most: Option<u64>,
+    },
+    /// Rehearses a sale: made-up users claim from a template of its own, at a rate, and the figures say what to expect of the
+    /// real one. The template is called a rehearsal, is open to everybody while it runs, and ends afterwards. Exit code 4 if a
+    /// promise broke or users were not served.
+    Rehearse(RehearseArguments),
     /// Shows whose key you use, and what it may do.
     Whoami,
     /// Messages that could not be processed (needs `KAFKA_BROKERS`).

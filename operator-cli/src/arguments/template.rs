@@ -85,6 +85,28 @@ pub(crate) enum TemplateCommand {
     Claims(Claims),
     /// Lists the coupons, by user.
     Coupons(Coupons),
+    /// Shows whether the next sale can begin, as a checklist of the template and of the platform. Exit code 4 if something is
+    /// not ready, or not known.
+    Readiness(TemplateId),
+    /// Shows what shoppers would see of a template that is not created yet. Changes nothing.
+    Preview {
+        /// The file, as for `create`; `-` for standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        discount: Discount,
+        #[command(flatten)]
+        queue: Queue,
+        #[command(flatten)]
+        hold: Hold,
+    },
+    /// Lists users who are refused because they let too many holds lapse, by user.
+    Bans {
+        /// The template's id.
+        #[command(flatten)]
+        id: TemplateId,
+        #[command(flatten)]
+        page: Page,
+    },
     /// Writes all coupons, claims or movements to a file, as CSV or as one JSON object in each line.
     Export(Export),
     /// Shows how a template sells, until it is sold out or over, or until Ctrl-C.

@@ -16,7 +16,7 @@ use crate::{
         call::{Call, new_name},
     },
     arguments::{CouponsCommand, GrantsArguments, JobsCommand, Settings},
-    commands::{AsText, money, paged},
+    commands::{AsText, money, paged, templates::with},
     failure::{Failure, Kind},
     output::Output,
     text,
@@ -28,6 +28,9 @@ const COUPONS: [&str; 7] =
 
 /// Columns of a job's rows.
 const ROWS: [&str; 5] = ["row", "user_id", "outcome", "claim_id", "given"];
+
+/// Columns of jobs.
+const JOBS: [&str; 7] = ["id", "state", "template_id", "rows", "created_at", "ended_at", "reason"];
 
 /// Polling interval of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -128,6 +131,10 @@ pub(crate) async fn jobs(
     let api = Api::new(settings)?;
     let (call, as_text): (Call, AsText) = match command {
         JobsCommand::Wait(it) => return wait(&api, &it.job_id.to_string(), output).await,
+        JobsCommand::List { state, page } => {
+            let call = with(paged("/v1/jobs", page), "state", state.as_ref());
+            (call, |answer| text::page(answer, &JOBS))
+        }
         JobsCommand::Show(it) => (Call::get(format!("/v1/jobs/{}", it.job_id)), text::object),
         JobsCommand::Rows { job, outcome, page } => {
             let call = paged(&format!("/v1/jobs/{}/rows", job.job_id), page);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::call::Call,
-    arguments::{Cancel, Confirm, Hold, Lapses, Ledger, Lift, OneClaim},
+    arguments::{Cancel, Confirm, Hold, Lapses, LatePaymentsCommand, Ledger, Lift, OneClaim},
     commands::{AsText, paged, templates::with},
     text,
 };
@@ -12,6 +12,13 @@ use crate::{
 /// Columns of a ledger.
 const LEDGER: [&str; 9] =
     ["at", "kind", "quantity", "total_change", "claim_id", "seq", "user_id", "actor", "reason"];
+
+/// Where late payments are.
+const LATE_PAYMENTS: &str = "/v1/late-payments";
+
+/// Columns of late payments.
+const LATE: [&str; 7] =
+    ["claim_id", "payment_ref", "code", "user_id", "template_id", "refused_at", "refunded_at"];
 
 pub(crate) fn confirm(asked: &Confirm) -> (Call, AsText) {
     let body = json!({ "payment_ref": asked.payment_ref });
@@ -35,6 +42,22 @@ pub(crate) fn lift(asked: &Lift) -> (Call, AsText) {
 pub(crate) fn ledger(asked: Ledger) -> (Call, AsText) {
     let call = paged(&format!("/v1/templates/{}/ledger", asked.id.id), asked.page);
     (with(call, "kind", asked.kind.as_ref()), |answer| text::page(answer, &LEDGER))
+}
+
+pub(crate) fn late_payments(command: LatePaymentsCommand) -> (Call, AsText) {
+    match command {
+        LatePaymentsCommand::List { template, refunded, page } => {
+            let call = with(paged(LATE_PAYMENTS, page), "template_id", template.as_ref());
+            let call = with(call, "refunded", refunded.then_some(true).as_ref());
+            (call, |answer| text::page(answer, &LATE))
+        }
+        LatePaymentsCommand::Refunded { claim, payment_ref, why } => {
+            let body = json!({
+                "claim_id": claim.to_string(), "payment_ref": payment_ref, "reason": why.reason,
+            });
+            (Call::post(format!("{LATE_PAYMENTS}/refunded")).with_body(body), text::object)
+        }
+    }
 }
 
 /// Sets the terms of holds that flags name in a template's body.

@@ -6,15 +6,18 @@ pub(crate) mod confirm;
 pub(crate) mod desk;
 pub(crate) mod discount;
 pub(crate) mod export;
+pub(crate) mod finding;
 pub(crate) mod health;
 pub(crate) mod hold;
 pub(crate) mod keys;
 pub(crate) mod money;
 pub(crate) mod redemption;
-pub(crate) mod report;
+pub(crate) mod sale;
 pub(crate) mod stock;
 pub(crate) mod template_file;
 pub(crate) mod templates;
+
+use std::time::Duration;
 
 use clap::CommandFactory as _;
 use serde_json::Value;
@@ -22,6 +25,7 @@ use serde_json::Value;
 use crate::{
     api::{Api, call::Call},
     arguments::{Arguments, Command, DeadLetterCommand, Page, Settings, UserCommand},
+    commands::sale::{live, rehearse},
     failure::Failure,
     output::Output,
     text,
@@ -34,6 +38,9 @@ use crate::{
 /// Columns of a user's coupons.
 const COUPONS: [&str; 7] =
     ["id", "status", "template_id", "claim_id", "claimed_at", "valid_until", "order_ref"];
+
+/// Columns of what a text names.
+const FOUND: [&str; 5] = ["kind", "id", "name", "user_id", "path"];
 
 /// Formats an answer as text.
 pub(crate) type AsText = fn(&Value) -> String;
@@ -53,8 +60,12 @@ pub(crate) async fn run(
         Command::Claim(command) => claim::call(&command),
         Command::User(command) => user(command),
         Command::Coupons(command) => desk::coupons(command),
+        Command::Find { text: named } => {
+            (Call::get("/v1/search").with_query("q", named), |found| text::page(found, &FOUND))
+        }
         Command::Grants(arguments) => return desk::grants(arguments, settings, output).await,
         Command::Jobs(command) => return desk::jobs(command, settings, output).await,
+        Command::LatePayments(command) => hold::late_payments(command),
         Command::Redeem(arguments) => (redemption::redeem(arguments)?, money::object),
         Command::Redemption(command) => (redemption::redemption(&command), money::object),
         Command::Rollback(arguments) => (redemption::roll_back(arguments), money::object),
@@ -62,8 +73,16 @@ pub(crate) async fn run(
         Command::Lock(arguments) => (redemption::lock(arguments), text::object),
         Command::Use(arguments) => (redemption::single("use", &arguments), text::object),
         Command::Unuse(arguments) => (redemption::single("unuse", &arguments), text::object),
+        Command::Finding(command) => finding::call(command),
         Command::Expiry => (Call::get("/v1/expiry"), text::object),
         Command::Health => return health::run(settings, output).await,
+        Command::Live { at_most } => {
+            let at_most = at_most.map(Duration::from_secs);
+            return live::live(at_most, settings, output).await;
+        }
+        Command::Rehearse(arguments) => {
+            return rehearse::rehearse(&arguments, settings, output).await;
+        }
         Command::Whoami => (Call::get("/v1/whoami"), text::object),
         Command::DeadLetters(command) => return dead_letters(&command, settings, output).await,
         Command::Merchant(command) => keys::merchant(command),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     api::{Api, call::Call},
     arguments::{
-        Accepted, Claims, Confirmed, CopyOf, Coupons, Movements, Period, Queue, Settings,
+        Accepted, Claims, Confirmed, CopyOf, Coupons, Movements, Page, Period, Queue, Settings,
         TemplateCommand, TemplateFilter, TemplateId,
     },
     commands::{
@@ -16,7 +16,8 @@ use crate::{
         discount::discounted,
         export,
         hold::{held, ledger},
-        money, paged, report,
+        money, paged,
+        sale::{readiness, report},
         stock::ANY_VERSION,
         template_file,
     },
@@ -53,6 +54,9 @@ const CLAIMS: [&str; 6] = ["id", "state", "user_id", "quantity", "claimed_at", "
 const COUPONS: [&str; 8] =
     ["id", "status", "user_id", "number", "claim_id", "claimed_at", "valid_until", "order_ref"];
 
+/// Columns of its users who are refused.
+const BANS: [&str; 3] = ["user_id", "lapses", "lapses_allowed"];
+
 /// Advice if it is unknown whether a template was created.
 const IS_IT_LISTED: &str = "Look with `coupon template list` before you create it again.";
 
@@ -76,6 +80,13 @@ pub(crate) async fn run(
             let call = Call::post("/v1/templates").with_body(body);
             return by_file(&call.once(IS_IT_LISTED), &file, settings, output).await;
         }
+        TemplateCommand::Preview { file, discount, queue, hold } => {
+            let body = discounted(template_file::new(&file)?, &discount)?;
+            let call = Call::post("/v1/templates/preview");
+            let call = call.with_body(held(queued(body, queue), hold));
+            return by_file(&call, &file, settings, output).await;
+        }
+        TemplateCommand::Readiness(it) => return readiness::run(it.id, settings, output).await,
         TemplateCommand::List(filter) => list(filter),
         TemplateCommand::Edit { id, file, if_version, discount, queue, hold } => {
             let read = file.as_deref().map(template_file::read).transpose()?;
@@ -117,6 +128,7 @@ pub(crate) async fn run(
         TemplateCommand::Ledger(rows) => ledger(rows),
         TemplateCommand::Claims(rows) => claims(rows),
         TemplateCommand::Coupons(rows) => coupons(rows),
+        TemplateCommand::Bans { id, page } => bans(&id, page),
         TemplateCommand::Show(it) => (Call::get(path(&it)), money::object),
         TemplateCommand::ValidityMove(it) => (validity_move(&it), text::object),
         TemplateCommand::Publish(it) => (post(&it, "publish"), money::object),
@@ -197,6 +209,10 @@ fn coupons(rows: Coupons) -> (Call, AsText) {
     let call = paged(&format!("{}/coupons", path(&rows.id)), rows.page);
     let call = with(with(call, "status", rows.status.as_ref()), "user_id", rows.user.as_ref());
     (within(call, &rows.period), |answer| text::page(answer, &COUPONS))
+}
+
+fn bans(template: &TemplateId, page: Page) -> (Call, AsText) {
+    (paged(&format!("{}/bans", path(template)), page), |answer| text::page(answer, &BANS))
 }
 
 fn list(filter: TemplateFilter) -> (Call, AsText) {

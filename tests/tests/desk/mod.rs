@@ -1,7 +1,9 @@
-//! The support desk: single coupons, and grants to many users as jobs.
+//! The support desk: single coupons, grants to many users as jobs, and the search for all.
 
 pub(crate) mod coupons;
 pub(crate) mod grants;
+pub(crate) mod jobs;
+pub(crate) mod search;
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 pub(crate) mod full {

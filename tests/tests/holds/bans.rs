@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use shopper::{Answer, NewTemplate};
 
 use crate::{
-    desk::{get, post, refusal},
+    desk::{another_merchant, get, post, refusal},
     holds::{SHORT, claimed, number},
+    operators::cli::Cli,
 };
 
 #[tokio::test]
@@ -69,6 +70,9 @@ async fn an_abandoned_claim_of_three_counts_three_lapses_and_the_template_says_t
         let shown = get(api, &format!("/v1/templates/{template}/users/{user}")).await;
         assert_eq!((&shown["lapses"], &shown["banned"]), (&json!(lapses), &json!(banned)));
     }
+    let bans = get(api, &format!("/v1/templates/{template}/bans")).await;
+    let listed = bans["data"].as_array().unwrap().iter().map(|one| &one["user_id"]);
+    assert_eq!(listed.collect::<Vec<_>>(), ["1"], "two of three are no ban");
     let claim = async || anna.claim(template, Some("again"), 1).await.unwrap();
     let is_banned = |answer: &Answer| answer.code().as_deref() == Some("BANNED");
     let refused: Value = until(claim, is_banned).await.json().unwrap();
@@ -77,6 +81,51 @@ async fn an_abandoned_claim_of_three_counts_three_lapses_and_the_template_says_t
     let document: Value = document.json().unwrap();
     let field = &document["components"]["schemas"]["NewTemplate"]["properties"]["lapses_allowed"];
     assert!(field["description"].as_str().unwrap().starts_with("Lapsed coupons"), "{field}");
+    world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn users_who_are_refused_are_listed_in_pages_to_their_merchant_alone_until_they_are_forgiven()
+{
+    let world = World::start("list of bans").await;
+    let api = world.api();
+    let once = |new: NewTemplate| NewTemplate { lapses_allowed: Some(1), ..new.held_for(SHORT) };
+    let template = world.template(9, once).await;
+    for user in 1..=3 {
+        claimed(&world, template, user, "a", 1).await;
+    }
+    world.until(template, |counts| counts.lapsed == 3).await;
+    let path = format!("/v1/templates/{template}/bans");
+    let mut users = Vec::new();
+    let mut query = "?limit=2".to_owned();
+    loop {
+        let page = get(api, &format!("{path}{query}")).await;
+        let rows = page["data"].as_array().unwrap();
+        users.extend(rows.iter().map(|one| one["user_id"].as_str().unwrap().to_owned()));
+        assert!(rows.iter().all(|one| one["lapses"] == 1 && one["banned"] == true), "{page}");
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        query = format!("?limit=2&cursor={cursor}");
+    }
+    assert_eq!(users, ["1", "2", "3"]);
+    assert_eq!(api.lift_ban(template, UserId(2), "ticket 1").await.unwrap().status, 200);
+    let bans = Cli::of(&world).json(&format!("template bans {template} --limit 5")).await;
+    let rows = bans["data"].as_array().unwrap().iter();
+    assert_eq!(rows.map(|one| &one["user_id"]).collect::<Vec<_>>(), ["1", "3"]);
+
+    let foreign = another_merchant(api).await;
+    let hidden = foreign.send(foreign.operator(Method::GET, &path)).await.unwrap();
+    assert_eq!(refusal(&hidden), (404, "TEMPLATE_NOT_FOUND".to_owned()));
+    for (query, status, code) in
+        [("limit=101", 422, "INVALID_LIMIT"), ("cursor=-1", 400, "INVALID_CURSOR")]
+    {
+        let asked = api.operator(Method::GET, &format!("{path}?{query}"));
+        let wrong = api.send(asked).await.unwrap();
+        assert_eq!(refusal(&wrong), (status, code.to_owned()), "{query}");
+    }
+    let forgiving = world.template(9, |new| new.held_for(SHORT)).await;
+    let none = get(api, &format!("/v1/templates/{forgiving}/bans")).await;
+    assert_eq!((&none["data"], &none["has_more"]), (&json!([]), &json!(false)));
     world.assert_sound(None).await;
     world.end().await;
 }

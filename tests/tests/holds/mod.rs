@@ -3,6 +3,7 @@
 pub(crate) mod bans;
 pub(crate) mod cancel;
 pub(crate) mod confirm;
+pub(crate) mod late;
 pub(crate) mod ledger;
 pub(crate) mod payments;
 pub(crate) mod races;

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
-use coupon::UserId;
+use coupon::{FindingKind, UserId};
 use devstack::PlatformOptions;
 use futures::future::join_all;
+use mysql_store::merchant::PLATFORM;
 use pipeline_tests::{World, until};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -18,6 +19,7 @@ use crate::{
         idempotency::{content, post, recorded},
         merchants::made,
     },
+    platform::findings::found,
 };
 
 /// Equal requests at once.
@@ -29,8 +31,13 @@ const ANNA: UserId = UserId(1);
 /// The idempotency key of every request.
 const KEY: &str = "equal";
 
-/// What changes nothing.
-const LOOKS: [&str; 1] = ["POST /v1/coupons/{id}/validate"];
+/// What changes nothing. A session is a cookie, which the platform does not keep.
+const LOOKS: [&str; 4] = [
+    "POST /v1/coupons/{id}/validate",
+    "POST /v1/templates/preview",
+    "POST /v1/console/session",
+    "DELETE /v1/console/session",
+];
 
 /// How equal requests are answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -258,7 +265,13 @@ async fn of_claims(world: &World) -> Vec<Case> {
     let held = simple(world).held_for(TimeDelta::minutes(20));
     let confirmed = claimed(world, held.clone()).await.id;
     let cancelled = claimed(world, held.clone()).await.id;
-    let given_up = claimed(world, held).await.id;
+    let given_up = claimed(world, held.clone()).await.id;
+    let paid = claimed(world, held).await.id;
+    for (payment_ref, status) in [("in-time", 200), ("too-late", 409)] {
+        let paid = world.api().confirm(paid, payment_ref, None).await.unwrap();
+        assert_eq!(paid.status, status, "{}", paid.body);
+    }
+    let refunded = json!({ "claim_id": paid, "payment_ref": "too-late", "reason": "x" });
     let at_till = NewTemplate { self_redeem: true, ..simple(world) };
     let used = claimed(world, at_till.clone()).await.coupons[0].id;
     let unused = claimed(world, at_till).await.coupons[0].id;
@@ -296,6 +309,7 @@ async fn of_claims(world: &World) -> Vec<Case> {
         ),
         once(cancel, format!("/v1/claims/{cancelled}/cancel"), reason.clone()),
         of_user(case(cancel, format!("/v1/claims/{given_up}/cancel"), reason, none)),
+        once("POST /v1/late-payments/refunded", "/v1/late-payments/refunded".to_owned(), refunded),
     ]
 }
 
@@ -314,6 +328,7 @@ async fn others(world: &World) -> Vec<Case> {
         job.json::<Value>().unwrap()["state"].as_str().unwrap().to_owned()
     };
     until(state, |state| state == "finished").await;
+    let finding = found(world, PLATFORM, FindingKind::Account).await.id;
     let reason = json!({ "reason": "x" });
     let new_key = json!({ "name": "x", "scopes": ["read"] });
     let shop = json!({ "name": "A shop" });
@@ -345,6 +360,11 @@ async fn others(world: &World) -> Vec<Case> {
             format!("/v1/templates/{template}/users/1/ban/lift"),
             reason.clone(),
             Answers::Same { lines: 0 },
+        ),
+        once(
+            "POST /v1/findings/{id}/accept",
+            format!("/v1/findings/{finding}/accept"),
+            reason.clone(),
         ),
         // It has ended by itself, and stays as it is.
         case(

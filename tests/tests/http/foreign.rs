@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::TimeDelta;
-use coupon::{ClaimId, CouponId, TemplateId, UserId};
+use coupon::{ClaimId, CouponId, FindingKind, MerchantId, TemplateId, UserId};
 use mysql_store::verify;
 use pipeline_tests::World;
 use reqwest::{Method, RequestBuilder};
@@ -14,6 +14,7 @@ use shopper::{Answer, Api, Claimed, NewTemplate};
 
 use crate::http::full::openapi::document;
 use crate::operators::merchants::{made, merchant};
+use crate::platform::findings::found;
 
 /// Ids of a kind that no answer of the test has by chance.
 const OWNER: UserId = UserId(7_654_321_987_001);
@@ -47,6 +48,7 @@ struct Owned {
     claims: [ClaimId; 2],
     job: i64,
     key: i64,
+    finding: i64,
 }
 
 struct Operation {
@@ -140,8 +142,10 @@ async fn prepare(world: &World, owner: &Api) -> Owned {
     let job = owner.send(request.header("idempotency-key", "job").json(&grants)).await.unwrap();
     let job: Value = job.json().unwrap();
     let key = made(owner, "/v1/api-keys", &json!({ "name": "second", "scopes": ["read"] })).await;
-    let id = |value: &Value| value["id"].as_str().unwrap().parse().unwrap();
-    Owned { template, coupon, claims, job: id(&job), key: id(&key) }
+    let number = |value: &Value| value.as_str().unwrap().parse().unwrap();
+    let merchant = MerchantId(number(&key["merchant_id"]));
+    let finding = found(world, merchant, FindingKind::NumberLeaked).await.id.0;
+    Owned { template, coupon, claims, job: number(&job["id"]), key: number(&key["id"]), finding }
 }
 
 /// Gives a landed claim an id of another age.
@@ -253,6 +257,7 @@ fn filled(path: &str, owned: &Owned, unknown: bool) -> String {
             "coupons" => (owned.coupon.0 + beside).to_string(),
             "jobs" => (owned.job + beside).to_string(),
             "api-keys" => (owned.key + beside).to_string(),
+            "findings" => (owned.finding + beside).to_string(),
             "redemptions" if unknown => "order-of-nobody".to_owned(),
             "redemptions" => ORDER.to_owned(),
             _ => (OWNER.0 + beside).to_string(),
@@ -266,7 +271,7 @@ fn filled(path: &str, owned: &Owned, unknown: bool) -> String {
 fn complete(request: RequestBuilder, path: &str) -> RequestBuilder {
     let body = match path.split('?').next().unwrap().rsplit('/').next() {
         Some("confirm") => json!({ "payment_ref": "payment-of-a-stranger" }),
-        Some("cancel") => json!({ "reason": "because" }),
+        Some("cancel" | "accept") => json!({ "reason": "because" }),
         _ => json!({ "reason": "because", "order_ref": "order-of-a-stranger" }),
     };
     let request = request.header("idempotency-key", format!("foreign{}", path.len()));

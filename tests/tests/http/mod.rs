@@ -3,6 +3,7 @@
 pub(crate) mod bad_input;
 pub(crate) mod broken_requests;
 pub(crate) mod connections;
+pub(crate) mod console;
 pub(crate) mod damaged_rows;
 pub(crate) mod equal_requests;
 pub(crate) mod error_codes;

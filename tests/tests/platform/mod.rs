@@ -1,5 +1,6 @@
 //! The processes as a whole: start, TLS, metrics, alerts, traces, what ops/ holds.
 
+pub(crate) mod findings;
 pub(crate) mod leaving;
 pub(crate) mod metrics_page;
 pub(crate) mod on_call;

@@ -1,5 +1,6 @@
 //! Campaigns: terms, edits, stock, lists, reports, and the shop page.
 
+pub(crate) mod before_sale;
 pub(crate) mod drafts;
 pub(crate) mod editing;
 pub(crate) mod exports;

@@ -7,10 +7,6 @@ use crate::fleet::{
     kind::Kind,
 };
 
-/// Clock difference from which something depends on it, in seconds: uses that are in time are refused, and a worker is not
-/// ready.
-const CLOCK_AHEAD_MAX: f64 = 0.25;
-
 /// A server, as the processes call it.
 struct Server {
     part: &'static str,
@@ -120,10 +116,7 @@ fn gates(facts: &Facts) -> Option<Fault> {
 }
 
 fn clocks(facts: &Facts) -> Vec<Fault> {
-    let differs = |process: &&Process| {
-        process.flips == Some(false)
-            || process.clock_ahead.is_some_and(|ahead| ahead.abs() > CLOCK_AHEAD_MAX)
-    };
+    let differs = |process: &&Process| process.has_wrong_clock();
     let of = |process: &Process| {
         let stops = process.flips == Some(false);
         let by = process.clock_ahead.map_or_else(String::new, |ahead| {

@@ -76,7 +76,7 @@ pub(crate) struct EntryJson {
     /// A noun and a verb: `template.create`, `clone`, `publish`, `pause`, `resume`, `end`, `edit`, `delete`; `stock.move`;
     /// `key.create`, `rotate`, `revoke`; `coupon.lock`, `use`, `unuse`, `revoke`, `extend`, `replace`; `redemption.cancel`
     /// of a whole order; `claim.cancel` by the shop; `ban.lift`; `job.create`, `cancel`; `merchant.create`;
-    /// `gate.rebuild`, `end_drain`; `view.rebuild`; `dead_letter.replay`.
+    /// `gate.rebuild`, `end_drain`; `view.rebuild`; `dead_letter.replay`; `finding.accept`.
     action: String,
     /// Path of the changed object, below `/v1`, to the 60th character.
     target: String,

@@ -9,6 +9,7 @@ use coupon::{ClaimId, CouponId, CouponStatus, limit, text};
 use mysql_store::{
     confirmation::{self, Confirmation, Payment},
     connect,
+    late_payment::{self, Late},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -151,7 +152,9 @@ async fn try_confirm(
     let merchant = claim.template.merchant_id;
     let payment = Payment { merchant, payment_ref, claim: id, template, coupons, actor, now };
     let mut transaction = connect::begin(&app.pool).await?;
-    match confirmation::confirm(&mut transaction, &payment).await? {
+    let ended = confirmation::confirm(&mut transaction, &payment).await?;
+    let late = Late::of(payment, claim.landed.user_id, &ended);
+    match ended {
         Confirmation::Confirmed(coupons) => {
             app.commit(transaction).await?;
             info!(claim.id = %id, coupons = coupons.len(), "confirmed held coupons");
@@ -165,11 +168,15 @@ async fn try_confirm(
             Err(Problem::new(Code::PaymentRefReused, detail))
         }
         Confirmation::Lapsed { coupon, lapsed_at } => {
+            drop(transaction);
+            keep(app, claim, late).await?;
             info!(claim.id = %id, "a payment came after its hold had lapsed");
             Err(named(coupon_json::hold_lapsed(lapsed_at), coupon))
         }
         Confirmation::Ended { valid_until } => Err(coupon_json::ended(valid_until)),
         Confirmation::NotHeld { coupon, status: CouponStatus::Cancelled } => {
+            drop(transaction);
+            keep(app, claim, late).await?;
             Err(named(coupon_json::cancelled(), coupon))
         }
         // Nothing was held, so no other payment was faster.
@@ -179,12 +186,22 @@ async fn try_confirm(
             Err(Problem::new(Code::InvalidPayment, detail).with("field", "hold_ms"))
         }
         Confirmation::NotHeld { coupon, .. } => {
+            drop(transaction);
+            keep(app, claim, late).await?;
             let detail = "The coupon is confirmed already, and not by this payment.";
             Err(named(Problem::new(Code::AlreadyConfirmed, detail), coupon))
         }
         Confirmation::Unsure => Err(unsure()),
         Confirmation::NotFound => Err(coupon_json::not_found()),
     }
+}
+
+/// Records a payment that the shop is to refund, before it is told so: a refusal that was answered is on the list.
+async fn keep(app: &App, claim: &Claim, late: Option<Late<'_>>) -> Result<(), Problem> {
+    // Nobody pays for what was never held.
+    let Some(late) = late.filter(|_| claim.template.hold.holds()) else { return Ok(()) };
+    let mut connection = connect::acquire(&app.pool).await?;
+    Ok(late_payment::record(&mut connection, &late).await?)
 }
 
 /// The hold is over by this process's clock, but not by MySQL's.

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::OnCall,
-    fleet::{facts::ClosedGate, first_sentence::FirstSentence},
+    fleet::{facts::ClosedGate, first_sentence::FirstSentence, impact::ImpactJson},
     http::{
         instant::instant,
         schemas::{Id, Instant},
@@ -63,46 +63,6 @@ pub(crate) struct HealthJson {
     gates_not_loaded: Option<Vec<GateJson>>,
 }
 
-/// What users notice, why, and what to do. An ability is `works`, `late` (later than usual, or not for everybody),
-/// `stopped` or `unknown`.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Impact)]
-struct ImpactJson {
-    /// `down`: it does not sell. `degraded`: something else is late or stopped, or will be. `unknown`: not everything is
-    /// known.
-    #[schema(pattern = "^(well|degraded|down|unknown)$")]
-    state: &'static str,
-    /// All of it, for people.
-    sentence: String,
-    /// Claims that are answered once they have landed.
-    #[schema(pattern = "^(works|late|stopped|unknown)$")]
-    claims: &'static str,
-    /// Claims of templates that queue. `late`: they are taken, and land later. `unknown`: also if the platform runs no
-    /// queue.
-    #[schema(pattern = "^(works|late|stopped|unknown)$")]
-    queued_claims: &'static str,
-    /// Confirmations of holds. `late`: those by HTTP work, those sent as messages wait.
-    #[schema(pattern = "^(works|late|stopped|unknown)$")]
-    payments: &'static str,
-    /// Users' lists of coupons. `late`: they lack what is new, or some are not served.
-    #[schema(pattern = "^(works|late|stopped|unknown)$")]
-    lists: &'static str,
-    /// Marking coupons as expired, and returning holds that lapsed. No coupon can be used late.
-    #[schema(pattern = "^(works|late|stopped|unknown)$")]
-    expiry: &'static str,
-    /// What explains most of it. Null: all is well.
-    #[schema(required = true)]
-    cause: Option<String>,
-    /// What to do about the cause. Null: nothing.
-    #[schema(required = true)]
-    action: Option<String>,
-    /// Since when the cause lasts. Null: unknown, or all is well.
-    #[schema(value_type = Option<Instant>, required = true)]
-    since: Option<String>,
-    /// The other causes.
-    also: Vec<String>,
-}
-
 /// A gate that should be loaded and is not.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateNotLoaded)]
@@ -131,16 +91,7 @@ pub(crate) async fn get(
     OnCall: OnCall,
 ) -> Result<Json<HealthJson>, Problem> {
     let seen = app.fleet.ask().await;
-    // The list of the last look says nothing once this api cannot look any more.
-    let gates = app.gates.not_loaded().filter(|_| seen.can_look_at_gates());
-    let gates: Option<Vec<ClosedGate>> = gates.map(|gates| {
-        let closed = |(template, opens_at): (coupon::TemplateId, _)| ClosedGate {
-            template: template.to_string(),
-            opens_at,
-        };
-        gates.into_iter().map(closed).collect()
-    });
-    let facts = seen.facts(gates);
+    let facts = seen.facts_with(app.gates.not_loaded());
     let leader = seen.leader();
     Ok(Json(HealthJson {
         now: instant(seen.at),
@@ -154,24 +105,6 @@ pub(crate) async fn get(
             .gates_not_loaded
             .map(|gates| gates.into_iter().map(GateJson::of).collect()),
     }))
-}
-
-impl ImpactJson {
-    fn of(said: FirstSentence) -> Self {
-        Self {
-            state: said.condition.word(),
-            sentence: said.sentence,
-            claims: said.abilities.claims.word(),
-            queued_claims: said.abilities.queued_claims.word(),
-            payments: said.abilities.payments.word(),
-            lists: said.abilities.lists.word(),
-            expiry: said.abilities.expiry.word(),
-            cause: said.cause,
-            action: said.action,
-            since: said.since.map(instant),
-            also: said.also,
-        }
-    }
 }
 
 impl GateJson {

@@ -2,13 +2,17 @@
 
 pub(crate) mod api_key_json;
 pub(crate) mod api_keys;
+pub(crate) mod before_sale;
 pub(crate) mod claim_state;
 pub(crate) mod claim_story;
+pub(crate) mod console_session;
 pub(crate) mod dead_letters;
 pub(crate) mod desk;
 pub(crate) mod drain;
 pub(crate) mod expiry;
+pub(crate) mod findings;
 pub(crate) mod health;
+pub(crate) mod live;
 pub(crate) mod merchants;
 pub(crate) mod quotas;
 pub(crate) mod repair;

@@ -2,7 +2,6 @@
 
 use axum::{Json, extract::State};
 use coupon::Scope;
-use mysql_store::{api_key, connect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,9 +14,6 @@ use crate::{
     problem::Problem,
     state::App,
 };
-
-/// Name of the platform's own key, which is in the settings.
-const PLATFORM_KEY: &str = "platform";
 
 /// A caller, as the api knows it.
 #[derive(Serialize, ToSchema)]
@@ -54,19 +50,9 @@ pub(crate) async fn get(
     State(app): State<App>,
     AnyOperator(operator): AnyOperator,
 ) -> Result<Json<WhoamiJson>, Problem> {
-    let name = match operator.key_id {
-        None => PLATFORM_KEY.to_owned(),
-        Some(id) => {
-            let key = connect::within(async {
-                let mut connection = connect::acquire(&app.pool).await?;
-                api_key::get(&mut connection, id).await
-            });
-            key.await?.map_or_else(String::new, |(key, _)| key.name)
-        }
-    };
     Ok(Json(WhoamiJson {
         key_id: operator.key_id.map(|id| id.to_string()),
-        name,
+        name: app.auth.name_of(operator).await?,
         merchant_id: operator.merchant_id.to_string(),
         scopes: operator.scopes().iter().map(Scope::word).collect(),
         ends_at: operator.ends_at.map(instant),

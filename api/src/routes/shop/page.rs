@@ -151,6 +151,19 @@ impl ShopTemplate {
         }
     }
 
+    /// Shows a template of which nothing is claimed, as once its gate is loaded.
+    pub(crate) fn untouched(template: &Template, total: i64, now: DateTime<Utc>) -> Self {
+        Self {
+            id: template.id.to_string(),
+            name: template.name.clone(),
+            state: ShopState::of(template, Some(total), now),
+            terms: TermsJson::from(template),
+            left: Some(total),
+            total: Some(total),
+            opens_in_ms: (template.window.starts_at - now).num_milliseconds().max(0),
+        }
+    }
+
     /// Returns how long a proxy may keep an answer that shows this.
     pub(super) fn cache_control(&self) -> HeaderValue {
         match self.state {

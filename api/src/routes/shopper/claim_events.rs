@@ -11,11 +11,8 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{
     extract::State,
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response, sse::Event},
 };
 use coupon::{ClaimId, TemplateId, UserId};
 use futures::stream;
@@ -30,6 +27,7 @@ use crate::{
     access,
     auth::User,
     http::{
+        events,
         extract::{Params, PathId},
         schemas::Id,
     },
@@ -47,9 +45,6 @@ use crate::{
     state::App,
 };
 
-/// Interval of the comments that keep an idle connection open: proxies close one after 30 to 60 s.
-const HEARTBEAT: Duration = Duration::from_secs(15);
-
 /// First and longest wait before MySQL is asked again about a claim that is due and has no outcome yet, or because it
 /// did not answer.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
@@ -57,13 +52,6 @@ const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(250), Duration::
 /// Longest time between two questions to MySQL, whatever the landers report. [`spread`] shortens it to 45 s on average;
 /// with 10,000 clients that is 220 reads a second.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
-
-/// Milliseconds after which clients that lost their api connect again: spread, so that the next one is not overrun.
-const RETRY_MS: (u64, u64) = (1_000, 5_000);
-
-/// Tells nginx to pass events on as they come.
-const UNBUFFERED: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
 
 #[derive(Deserialize)]
 pub(crate) struct EventParams {
@@ -124,16 +112,11 @@ fn opened(
     }
     let place = app.queue.streams.place(user)?;
     let watched = Watched::new(app.clone(), owner, receipt, last, place);
-    let events = stream::unfold(watched, |mut watched| async move {
+    let followed = stream::unfold(watched, |mut watched| async move {
         let event = watched.next().await?;
         Some((Ok::<_, Infallible>(event), watched))
     });
-    let heartbeat = KeepAlive::new().interval(HEARTBEAT);
-    let mut response = Sse::new(events).keep_alive(heartbeat).into_response();
-    // The default then applies: an answer is for its caller alone, and not kept.
-    response.headers_mut().remove(header::CACHE_CONTROL);
-    response.headers_mut().insert(UNBUFFERED.0, UNBUFFERED.1);
-    Ok(response)
+    Ok(events::answer(followed))
 }
 
 /// A claim that a client follows.
@@ -271,7 +254,7 @@ impl Watched {
             return event;
         }
         self.has_begun = true;
-        event.retry(Duration::from_millis(fastrand::u64(RETRY_MS.0..=RETRY_MS.1)))
+        events::first(event)
     }
 }
 

@@ -345,7 +345,8 @@ impl Gates {
         self.rebuilding.lock().await
     }
 
-    pub(crate) fn preload(&self) -> Duration {
+    /// How long before its window opens a gate is loaded.
+    pub fn preload(&self) -> Duration {
         self.preload
     }
 

@@ -7,6 +7,7 @@ use std::{process::ExitCode, time::Instant};
 use clap::{Parser, ValueEnum};
 use model::{
     claim::{Protocol, settings},
+    reconcile::{self, Reconcile},
     search::{End, Model, explore},
     view::{self, View},
     worker::{self, Worker},
@@ -18,7 +19,7 @@ const MEMORY_GIB: usize = 8;
 /// Progress is printed after each depth that adds this many states.
 const PROGRESS_STATES: usize = 1_000_000;
 
-/// Visits every state of the claim protocol, of the view and of worker numbers within bounds.
+/// Visits every state of the claim protocol, of the view, of the reconciler and of worker numbers within bounds.
 #[derive(Parser)]
 struct Cli {
     /// Which set of bounds to explore.
@@ -68,6 +69,12 @@ fn main() -> ExitCode {
     let workers = cli.size.of(worker::SMALL, worker::LARGE);
     for (name, bounds) in views.iter().filter(|(name, _)| name.contains(&cli.only)) {
         table.push(row(&format!("view: {name}"), &View::new(*bounds), cli.memory_gib));
+    }
+    for (name, bounds) in cli.size.of(reconcile::SMALL, reconcile::LARGE) {
+        let name = format!("reconcile: {name}");
+        if name.contains(&cli.only) {
+            table.push(row(&name, &Reconcile::new(*bounds), cli.memory_gib));
+        }
     }
     for (name, bounds) in workers {
         let name = format!("worker: {name}");

@@ -3,8 +3,8 @@
 //! Each page follows one index and reads a bounded number of rows, whatever the filters. The caller filters a page's
 //! rows, so a page may be short although more follow.
 
-use coupon::{CouponId, MerchantId, TemplateId, UserId};
-use sqlx::{FromRow as _, MySqlConnection, Row as _, mysql::MySqlRow};
+use coupon::{ClaimId, CouponId, MerchantId, TemplateId, UserId};
+use sqlx::{FromRow, MySqlConnection, Row as _, mysql::MySqlRow};
 
 use super::look_up;
 use crate::{
@@ -74,6 +74,33 @@ pub async fn page(
             of_template(connection, merchant, template, user, behind, limit).await
         }
     }
+}
+
+/// Whose a claim is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct FoundClaim {
+    #[sqlx(try_from = "i64")]
+    pub template_id: TemplateId,
+    #[sqlx(try_from = "i64")]
+    pub user_id: UserId,
+}
+
+/// Returns whose a claim of a merchant is. It must have a row: it landed, was rejected or was given up.
+pub async fn claim_of(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    id: ClaimId,
+) -> Result<Option<FoundClaim>, StoreError> {
+    sqlx::query_as(
+        "select claim.template_id, claim.user_id from claim force index (uq_claim_id) \
+         straight_join coupon_template template on template.id = claim.template_id \
+         where claim.id = ? and template.merchant_id = ?",
+    )
+    .bind(id.0)
+    .bind(merchant.0)
+    .fetch_optional(connection)
+    .await
+    .map_err(StoreError::query("find a claim"))
 }
 
 /// A coupon, or the position of one that cannot be read.

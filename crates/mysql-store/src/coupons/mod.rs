@@ -5,6 +5,7 @@ pub mod confirmation;
 pub mod confirmation_batch;
 pub mod desk;
 pub mod holdings;
+pub mod late_payment;
 pub mod redemption;
 pub mod redemption_batch;
 pub mod redemption_order;

@@ -272,7 +272,7 @@ pub struct CountedLapses {
 }
 
 /// Rows in one page of lapses.
-const LAPSES_MAX: u32 = 10_000;
+pub const LAPSES_MAX: u32 = 10_000;
 
 /// Returns the lapses of users after `after`, ordered; empty at the end.
 pub async fn lapses_after(

@@ -80,7 +80,7 @@ pub struct NewJob<'a> {
 }
 
 /// Columns of [`Job`].
-const COLUMNS: &str = "id, merchant_id, template_id, digest, cast(quantity as unsigned) as quantity, reason, actor, \
+pub(super) const COLUMNS: &str = "id, merchant_id, template_id, digest, cast(quantity as unsigned) as quantity, reason, actor, \
      key_id, from_stock, added, cast(total_rows as unsigned) as total_rows, state, \
      cast(after_row as unsigned) as after_row, waits_for, \
      cast(timestampdiff(second, ending_since, utc_timestamp(3)) as signed) as ending_for, created_at, ended_at";

@@ -4,6 +4,7 @@ pub mod api_key;
 pub mod audit;
 pub mod idempotency;
 pub mod job;
+pub mod job_list;
 pub mod job_row;
 pub mod job_watch;
 pub mod merchant;

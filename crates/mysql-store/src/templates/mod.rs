@@ -1,5 +1,6 @@
 //! Templates, their stock, their edits and their history.
 
+pub mod balance;
 pub mod history;
 pub mod ledger;
 pub mod ledger_totals;

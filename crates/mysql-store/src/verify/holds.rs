@@ -2,10 +2,10 @@
 //!
 //! Coupons come first in every join: they have no index by claim, so from any other table each row would read all of them.
 
-use coupon::{ClaimId, ClaimState, CouponId, CouponStatus};
-use sqlx::{AssertSqlSafe, MySqlConnection, Row};
+use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, TemplateId, UserId};
+use sqlx::{AssertSqlSafe, MySqlConnection, QueryBuilder, Row};
 
-use super::{EXAMPLES, ends::period, read_all};
+use super::{EXAMPLES, Span, ends::period, read_all};
 use crate::StoreError;
 
 /// Statuses of a coupon that was confirmed, if it was held. A cancelled one was confirmed if it changed twice.
@@ -129,18 +129,35 @@ pub async fn odd_payments(connection: &mut MySqlConnection) -> Result<Vec<String
     read_all("look for odd payments", rows, |row| row.try_get(0))
 }
 
-/// Returns coupons that have their own ids as numbers although their template has a limit, they replace none, and were
-/// not returned.
-pub async fn odd_numbers(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
-    let rows = sqlx::query(
-        "select coupon.id from user_coupon coupon \
+/// A coupon without a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unnumbered {
+    pub id: CouponId,
+    pub template: TemplateId,
+    pub user: UserId,
+}
+
+/// Returns coupons of a span that have their own ids as numbers although their template has a limit, they replace none,
+/// and were not returned.
+pub async fn odd_numbers(
+    connection: &mut MySqlConnection,
+    span: &Span,
+) -> Result<Vec<Unnumbered>, StoreError> {
+    let mut query = QueryBuilder::new(
+        "select coupon.id, coupon.template_id, coupon.user_id from user_coupon coupon \
          join coupon_template template on template.id = coupon.template_id \
          where coupon.claim_no = coupon.id and template.per_user_limit > 0 \
          and coupon.issued_no is null \
-         and coupon.id not in (select replacement_id from coupon_replacement) limit ?",
-    )
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await;
-    read_all("look for coupons without a number", rows, |row| Ok(CouponId(row.try_get(0)?)))
+         and coupon.id not in (select replacement_id from coupon_replacement)",
+    );
+    span.narrow(&mut query, "coupon");
+    query.push(" limit ").push_bind(EXAMPLES);
+    let rows = query.build().fetch_all(connection).await;
+    read_all("look for coupons without a number", rows, |row| {
+        Ok(Unnumbered {
+            id: CouponId(row.try_get("id")?),
+            template: TemplateId(row.try_get("template_id")?),
+            user: UserId(row.try_get("user_id")?),
+        })
+    })
 }

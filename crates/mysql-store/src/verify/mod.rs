@@ -25,17 +25,17 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use coupon::{ClaimId, ClaimState, CouponId, CouponStatus, RequestId, TemplateId, UserId};
-use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, mysql::MySqlRow};
+use sqlx::{AssertSqlSafe, FromRow, MySqlConnection, QueryBuilder, mysql::MySqlRow};
 
 pub use self::{
-    balances::{Balance, balances, epochs},
+    balances::{Account, Balance, account, balances, epochs},
     bulk::{BULK_ROWS, hold_bulk, insert_bulk, insert_bulk_of},
     desk::{odd_replacements, unrecorded_cancellations},
     ends::{bad_ends, bad_validities, unrecorded_returns},
     fields::{OddCoupon, Terms, misplaced_claims, odd_coupons, terms},
     holds::{
-        odd_confirmed_validities, odd_held_claims, odd_holds, odd_numbers, odd_payments,
-        odd_returns,
+        Unnumbered, odd_confirmed_validities, odd_held_claims, odd_holds, odd_numbers,
+        odd_payments, odd_returns,
     },
     impossible::{ImpossibleRow, Table, impossible_rows},
     ledger::{
@@ -49,7 +49,7 @@ pub use self::{
     rejections::{count_rejections, odd_queues, odd_rejections, rejected_with_coupons},
     schema_copy::copy_schema,
     walk::{
-        ClaimEnd, ClaimKey, claims_by_id, coupon_counts_of_users, coupons_of_users, ends_of,
+        ClaimEnd, ClaimKey, Span, claims_by_id, coupon_counts_of_users, coupons_of_users, ends_of,
         numbers_of_users,
     },
 };
@@ -64,6 +64,8 @@ pub const EXAMPLES: u32 = 1_000;
 pub struct UnevenClaim {
     #[sqlx(try_from = "i64")]
     pub id: ClaimId,
+    #[sqlx(rename = "template_id", try_from = "i64")]
+    pub template: TemplateId,
     pub quantity: i64,
     /// Number of coupons with this claim id.
     pub coupons: i64,
@@ -73,37 +75,63 @@ pub struct UnevenClaim {
 pub async fn uneven_claims(
     connection: &mut MySqlConnection,
 ) -> Result<Vec<UnevenClaim>, StoreError> {
-    sqlx::query_as(
-        // Grouped first, because no index begins with `claim_id`: a join by row would read all coupons of a user for
-        // each of the user's claims. Coupons with the claim of another user are found by [`orphans`].
-        "select claim.id, cast(claim.quantity as signed) as quantity, \
+    uneven_claims_in(connection, &Span::ALL).await
+}
+
+/// Returns those of a span.
+pub async fn uneven_claims_in(
+    connection: &mut MySqlConnection,
+    span: &Span,
+) -> Result<Vec<UnevenClaim>, StoreError> {
+    // Grouped first, because no index begins with `claim_id`: a join by row would read all coupons of a user for
+    // each of the user's claims. Coupons with the claim of another user are found by [`orphans`].
+    let mut query = QueryBuilder::new(
+        "select claim.id, claim.template_id, cast(claim.quantity as signed) as quantity, \
          cast(coalesce(made.coupons, 0) as signed) as coupons from claim left join \
-         (select claim_id, count(*) as coupons from user_coupon \
-          where id not in (select replacement_id from coupon_replacement) group by claim_id) made \
-         on made.claim_id = claim.id \
-         where claim.state = ? and coalesce(made.coupons, 0) <> claim.quantity limit ?",
-    )
-    .bind(ClaimState::Landed.code())
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("compare claims with coupons"))
+         (select claim_id, count(*) as coupons from user_coupon coupon \
+          where id not in (select replacement_id from coupon_replacement)",
+    );
+    span.narrow(&mut query, "coupon");
+    query.push(" group by claim_id) made on made.claim_id = claim.id where claim.state = ");
+    query.push_bind(ClaimState::Landed.code());
+    query.push(" and coalesce(made.coupons, 0) <> claim.quantity");
+    span.narrow(&mut query, "claim");
+    query.push(" limit ").push_bind(EXAMPLES);
+    let rows = query.build_query_as().fetch_all(connection).await;
+    rows.map_err(StoreError::query("compare claims with coupons"))
+}
+
+/// A coupon without a landed claim of its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct Orphan {
+    #[sqlx(try_from = "i64")]
+    pub id: CouponId,
+    #[sqlx(rename = "template_id", try_from = "i64")]
+    pub template: TemplateId,
+    #[sqlx(rename = "user_id", try_from = "i64")]
+    pub user: UserId,
 }
 
 /// Returns coupons without a landed claim of their user.
-pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<CouponId>, StoreError> {
-    let ids: Vec<i64> = sqlx::query_scalar(
-        "select coupon.id from user_coupon coupon \
+pub async fn orphans(connection: &mut MySqlConnection) -> Result<Vec<Orphan>, StoreError> {
+    orphans_in(connection, &Span::ALL).await
+}
+
+/// Returns those of a span.
+pub async fn orphans_in(
+    connection: &mut MySqlConnection,
+    span: &Span,
+) -> Result<Vec<Orphan>, StoreError> {
+    let mut query = QueryBuilder::new(
+        "select coupon.id, coupon.template_id, coupon.user_id from user_coupon coupon \
          left join claim on claim.id = coupon.claim_id and claim.template_id = coupon.template_id \
-         and claim.user_id = coupon.user_id and claim.state = ? \
-         where claim.id is null limit ?",
-    )
-    .bind(ClaimState::Landed.code())
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("look for coupons without a claim"))?;
-    Ok(ids.into_iter().map(CouponId).collect())
+         and claim.user_id = coupon.user_id and claim.state = ",
+    );
+    query.push_bind(ClaimState::Landed.code()).push(" where claim.id is null");
+    span.narrow(&mut query, "coupon");
+    query.push(" limit ").push_bind(EXAMPLES);
+    let rows = query.build_query_as().fetch_all(connection).await;
+    rows.map_err(StoreError::query("look for coupons without a claim"))
 }
 
 /// A user's coupons of a template with a limit.
@@ -127,21 +155,26 @@ pub struct Holding {
 /// Returns users with more coupons than the limit, or with a number outside 1 to the limit. Returned coupons do not
 /// count, nor do replacements: each is in the place of a cancelled coupon, which counts. Both have their own ids as
 /// numbers; [`odd_numbers`] finds others that do.
-pub async fn over_limit(connection: &mut MySqlConnection) -> Result<Vec<Holding>, StoreError> {
-    sqlx::query_as(
+pub async fn over_limit(
+    connection: &mut MySqlConnection,
+    span: &Span,
+) -> Result<Vec<Holding>, StoreError> {
+    let mut query = QueryBuilder::new(
         "select coupon.template_id, coupon.user_id, count(*) as coupons, \
          min(coupon.claim_no) as lowest, max(coupon.claim_no) as highest, \
          cast(template.per_user_limit as signed) as per_user_limit \
          from user_coupon coupon join coupon_template template on template.id = coupon.template_id \
-         where template.per_user_limit > 0 and coupon.claim_no <> coupon.id \
-         group by coupon.template_id, coupon.user_id, template.per_user_limit \
+         where template.per_user_limit > 0 and coupon.claim_no <> coupon.id",
+    );
+    span.narrow(&mut query, "coupon");
+    query.push(
+        " group by coupon.template_id, coupon.user_id, template.per_user_limit \
          having count(*) > template.per_user_limit or min(coupon.claim_no) < 1 \
-         or max(coupon.claim_no) > template.per_user_limit limit ?",
-    )
-    .bind(EXAMPLES)
-    .fetch_all(connection)
-    .await
-    .map_err(StoreError::query("look for users over the limit"))
+         or max(coupon.claim_no) > template.per_user_limit limit ",
+    );
+    query.push_bind(EXAMPLES);
+    let rows = query.build_query_as().fetch_all(connection).await;
+    rows.map_err(StoreError::query("look for users over the limit"))
 }
 
 /// A landed claim with the ids of its coupons.

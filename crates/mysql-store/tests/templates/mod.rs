@@ -1,5 +1,6 @@
 //! Templates, validity and stock.
 
+mod balance;
 mod history;
 mod queue;
 mod stock;

@@ -1,20 +1,21 @@
 //! I6 and I7: the gate agrees with MySQL. A gate that is absent, behind, or from an earlier run of Redis does not
 //! answer, so it cannot be wrong; but a template that can be claimed must have an open gate.
 
-use std::collections::{BTreeSet, HashMap};
-
 use chrono::{DateTime, Utc};
 use coupon::{ClaimId, UserId};
 use mysql_store::{
     connect,
     taken_numbers::{NumberPage, NumberPages},
-    verify::{self, Balance, ClaimKey, Terms},
+    verify::{self, Balance, Terms},
 };
-use redis_gate::{Entry, Meta, ReadEntry, Request, RequestState};
+use redis_gate::{Entry, Meta, ReadEntry};
 
 use crate::{
     Outcome, Sources, VerifyError,
-    checks::gates::{self, Gates},
+    checks::{
+        entries::{self, NumbersLook},
+        gates::{self, Gates},
+    },
     outcome::{Findings, count},
 };
 
@@ -29,12 +30,8 @@ pub(crate) async fn stock_agrees(sources: &Sources) -> Result<Outcome, VerifyErr
         Err(error) => return findings.end(Err(error)),
     };
     for (balance, meta) in &gates.open {
-        findings.expect(meta.stock == balance.stock, || {
-            let template = balance.template;
-            let gate = meta.stock;
-            let truth = balance.stock;
-            format!("template {template}: {gate} in the gate, {truth} in MySQL")
-        });
+        let Balance { template, stock, .. } = *balance;
+        findings.report(entries::stock(template, meta.epoch, meta.stock, stock));
     }
     findings.end(Ok(gates.counted()))
 }
@@ -177,6 +174,7 @@ impl Gate<'_> {
         findings: &mut Findings,
     ) -> Result<(), VerifyError> {
         let template = self.balance.template;
+        let epoch = self.meta.epoch;
         let mut read: Vec<(UserId, Entry)> = Vec::new();
         for (field, entry) in entries {
             match entry {
@@ -191,7 +189,7 @@ impl Gate<'_> {
         let ids: Vec<ClaimId> = requests.map(|request| request.id).collect();
         let claims = verify::claims_by_id(&mut connection, template, &ids).await?;
         for (user, entry) in &read {
-            compare_requests(*user, entry, &claims, findings);
+            findings.report(entries::requests(template, epoch, *user, entry, &claims));
         }
         if self.balance.limit > 0 {
             let users: Vec<UserId> = read.iter().map(|(user, _)| *user).collect();
@@ -199,9 +197,8 @@ impl Gate<'_> {
             for (user, entry) in &read {
                 let truth = numbers.get(user).map_or(&[][..], Vec::as_slice);
                 let taken: Vec<i64> = entry.taken.iter().copied().map(i64::from).collect();
-                findings.expect(truth == taken, || {
-                    format!("user {user} holds numbers {truth:?} in MySQL, {taken:?} in the gate")
-                });
+                let look = NumbersLook::at_rest(template, epoch, *user, truth, &taken);
+                findings.report(entries::numbers(&look));
             }
         }
         if self.bans {
@@ -249,8 +246,9 @@ impl Gate<'_> {
             for user in self.sources.gate.without_entry(template, epoch, &users).await? {
                 let numbers = taken.iter().find(|(other, _)| *other == user);
                 let numbers = numbers.map_or(&[][..], |(_, numbers)| numbers.as_slice());
-                findings
-                    .add(format!("user {user} holds numbers {numbers:?} in MySQL, [] in the gate"));
+                let numbers: Vec<i64> = numbers.iter().copied().map(i64::from).collect();
+                let look = NumbersLook::at_rest(template, epoch, user, &numbers, &[]);
+                findings.report(entries::numbers(&look));
             }
             for user in self.sources.gate.without_entry(template, epoch, &returned).await? {
                 findings
@@ -259,49 +257,4 @@ impl Gate<'_> {
         }
         Ok(())
     }
-}
-
-/// Checks that each request in the gate has landed, with the same content and for this user.
-fn compare_requests(
-    user: UserId,
-    entry: &Entry,
-    claims: &HashMap<ClaimId, ClaimKey>,
-    findings: &mut Findings,
-) {
-    for request in &entry.requests {
-        let id = request.id;
-        let Some(claim) = claims.get(&id) else {
-            let state = request.state;
-            findings.add(format!(
-                "user {user}: claim {id} is {state:?} in the gate and not landed in MySQL"
-            ));
-            continue;
-        };
-        findings.expect(request.state == RequestState::Landed, || {
-            format!(
-                "user {user}: claim {id} is {:?} in the gate and landed in MySQL",
-                request.state
-            )
-        });
-        findings.expect(claim.user == user, || {
-            format!("the gate has claim {id} of user {} under user {user}", claim.user)
-        });
-        let same = request.key == claim.request_id.digest()
-            && request.payload_hash == claim.payload_hash
-            && u32::from(request.quantity) == claim.quantity;
-        findings.expect(same, || {
-            format!("user {user}: key, payload or quantity of claim {id} differ in the gate")
-        });
-        findings.expect(has_its_numbers(request), || {
-            let numbers = &request.numbers;
-            format!("user {user}: claim {id} has the numbers {numbers:?} in the gate")
-        });
-    }
-}
-
-/// Whether a request has as many different numbers as it is for, or none, as where there is no limit.
-fn has_its_numbers(request: &Request) -> bool {
-    let numbers: BTreeSet<u8> = request.numbers.iter().copied().collect();
-    let fits = numbers.len() == request.numbers.len() && !numbers.contains(&0);
-    fits && (numbers.is_empty() || numbers.len() == usize::from(request.quantity))
 }

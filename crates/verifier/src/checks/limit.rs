@@ -1,9 +1,13 @@
 //! I3: no user has more coupons than the limit.
 
-use mysql_store::{connect, verify};
+use mysql_store::{
+    connect,
+    verify::{self, Span},
+};
 
 use crate::{
     Outcome, Sources, VerifyError,
+    checks::claimed,
     outcome::{Findings, count},
 };
 
@@ -17,20 +21,10 @@ pub(crate) async fn is_kept(sources: &Sources) -> Result<Outcome, VerifyError> {
 
 async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
-    for holding in findings.read(verify::over_limit(&mut connection).await)? {
-        findings.add(format!(
-            "user {} holds {} coupons (numbers {} to {}) of template {}, limit {}",
-            holding.user,
-            holding.coupons,
-            holding.lowest,
-            holding.highest,
-            holding.template,
-            holding.limit,
-        ));
-    }
-    for id in findings.read(verify::odd_numbers(&mut connection).await)? {
-        findings.add(format!("coupon {id} has no number within the limit, and gave none back"));
-    }
+    let over = findings.read(claimed::over_limit(&mut connection, &Span::ALL).await)?;
+    findings.report(over);
+    let unnumbered = findings.read(claimed::unnumbered(&mut connection, &Span::ALL).await)?;
+    findings.report(unnumbered);
     let balances = findings.read(verify::balances(&mut connection).await)?;
     let limited = balances.iter().filter(|balance| balance.limit > 0).count();
     Ok(format!("{} with a limit", count(limited, "template")))

@@ -1,7 +1,10 @@
 //! The checks, one file for each kind of invariant.
 
+pub(crate) mod account;
 pub(crate) mod answers;
 pub(crate) mod changes;
+pub(crate) mod claimed;
+pub(crate) mod entries;
 pub(crate) mod expiry;
 pub(crate) mod gate;
 pub(crate) mod gates;

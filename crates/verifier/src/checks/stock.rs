@@ -1,13 +1,13 @@
-//! I2, and I1, its check at a single moment: stock is conserved.
+//! I2: stock is conserved. I1 is its check of the accounts at a single moment.
 
 use mysql_store::{
     connect,
-    verify::{self, Balance},
+    verify::{self, Span},
 };
 
 use crate::{
     Outcome, Sources, VerifyError,
-    checks::ledger,
+    checks::{account, claimed},
     outcome::{Findings, count},
     rows,
 };
@@ -23,20 +23,11 @@ pub(crate) async fn is_conserved(sources: &Sources) -> Result<Outcome, VerifyErr
 async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, VerifyError> {
     let mut connection = connect::acquire(&sources.pool).await?;
     let balances = findings.read(verify::balances(&mut connection).await)?;
-    for balance in &balances {
-        if let Some(offence) = offence(balance) {
-            findings.add(offence);
-        }
-    }
-    for claim in findings.read(verify::uneven_claims(&mut connection).await)? {
-        let id = claim.id;
-        let quantity = claim.quantity;
-        let coupons = claim.coupons;
-        findings.add(format!("claim {id} is for {quantity} and has {coupons} coupons"));
-    }
-    for coupon in findings.read(verify::orphans(&mut connection).await)? {
-        findings.add(format!("coupon {coupon} has no landed claim"));
-    }
+    findings.report(balances.iter().filter_map(account::balance));
+    let uneven = findings.read(claimed::uneven(&mut connection, &Span::ALL).await)?;
+    findings.report(uneven);
+    let orphans = findings.read(claimed::orphans(&mut connection, &Span::ALL).await)?;
+    findings.report(orphans);
     for coupon in findings.read(verify::odd_replacements(&mut connection).await)? {
         findings.add(format!(
             "coupon {coupon} replaces none that was cancelled for it, or not since then"
@@ -46,23 +37,4 @@ async fn look(sources: &Sources, findings: &mut Findings) -> Result<String, Veri
     let coupons: i64 = balances.iter().map(|balance| balance.coupons).sum();
     let coupons = usize::try_from(coupons).unwrap_or_default();
     Ok(format!("{}, {}", count(balances.len(), "template"), count(coupons, "coupon")))
-}
-
-/// Describes the violation in a balance, if any. A balance holds at every moment, because a landing
-/// is one transaction.
-pub(crate) fn offence(balance: &Balance) -> Option<String> {
-    let Balance { template, total, stock, landed, coupons, returned, .. } = *balance;
-    let live = coupons - returned;
-    // Wider than the columns, which may hold anything.
-    let taken = i128::from(total) - i128::from(stock);
-    if live > total || stock < 0 {
-        return Some(format!("template {template} gave {live} of {total}, stock {stock}"));
-    }
-    if taken != i128::from(live) || landed != coupons {
-        return Some(format!(
-            "template {template}: total {total} - stock {stock}, landed {landed}, coupons {coupons}, \
-             of them returned {returned}"
-        ));
-    }
-    ledger::offence(balance)
 }

@@ -7,13 +7,14 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use coupon::{CouponId, CouponStatus, UserId};
+use coupon::{CouponId, CouponStatus, FindingKind, UserId};
 use futures::{StreamExt, stream};
 use mysql_store::{Readable, connect, user_coupon::UserCoupon, verify};
 use redis_view::{Change, Contents, KeyLife, ViewCoupon};
 
 use crate::{
     Outcome, Sources, VerifyError,
+    finding::Finding,
     outcome::{Findings, count},
 };
 
@@ -126,38 +127,87 @@ impl ViewWalk {
     }
 
     async fn at_all(&mut self, sources: &Sources, users: &[UserId]) -> Result<(), VerifyError> {
-        let views: Vec<_> = stream::iter(users.iter().copied())
-            .map(async |user| (user, sources.view.contents(user).await))
-            .buffer_unordered(USERS_AT_A_TIME)
-            .collect()
-            .await;
-        let mut connection = connect::acquire(&sources.pool).await?;
-        let mut rows = verify::coupons_of_users(&mut connection, users).await?;
-        for (user, view) in views {
-            let view = match view {
-                Err(error) if error.damage().is_some() => {
-                    self.agrees.add(error.to_string());
-                    continue;
-                }
-                view => view?,
-            };
-            let rows = rows.remove(&user).unwrap_or_default();
-            self.at(user, &view, &Rows::of(rows));
+        let mut all = Vec::with_capacity(users.len());
+        let ended = look_at(sources, users, self.now, &mut all).await;
+        for looked in all {
+            self.trusted += usize::from(looked.trusted);
+            self.coupons += looked.coupons;
+            self.listed += looked.listed;
+            self.agrees.report(looked.differs);
+            self.revenants.report(looked.revenants);
         }
-        Ok(())
+        ended
     }
+}
 
-    fn at(&mut self, user: UserId, view: &Contents, rows: &Rows) {
+/// Compares the views of some users with their coupons: as many users as may be in memory at a time. A version of a coupon
+/// that is under way looks like a difference.
+///
+/// # Errors
+/// A server cannot be reached.
+pub async fn of_users(
+    sources: &Sources,
+    users: &[UserId],
+    now: DateTime<Utc>,
+) -> Result<Vec<Finding>, VerifyError> {
+    let mut looked = Vec::with_capacity(users.len());
+    look_at(sources, users, now, &mut looked).await?;
+    Ok(looked.into_iter().flat_map(|one| one.differs.into_iter().chain(one.revenants)).collect())
+}
+
+/// What was looked at before an error counts too.
+async fn look_at(
+    sources: &Sources,
+    users: &[UserId],
+    now: DateTime<Utc>,
+    looked: &mut Vec<Looked>,
+) -> Result<(), VerifyError> {
+    let views: Vec<_> = stream::iter(users.iter().copied())
+        .map(async |user| (user, sources.view.contents(user).await))
+        .buffer_unordered(USERS_AT_A_TIME)
+        .collect()
+        .await;
+    let mut connection = connect::acquire(&sources.pool).await?;
+    let mut rows = verify::coupons_of_users(&mut connection, users).await?;
+    for (user, view) in views {
+        let mut one = Looked::default();
+        match view {
+            Err(error) if error.damage().is_some() => {
+                one.differ(user, error.to_string());
+            }
+            view => one.at(user, &view?, &Rows::of(rows.remove(&user).unwrap_or_default()), now),
+        }
+        looked.push(one);
+    }
+    Ok(())
+}
+
+/// What a look at one view found.
+#[derive(Default)]
+struct Looked {
+    trusted: bool,
+    /// Members of a trusted view's list.
+    coupons: usize,
+    /// Members of the list.
+    listed: usize,
+    /// How it differs from MySQL.
+    differs: Vec<Finding>,
+    /// Coupons that it lists although they ended.
+    revenants: Vec<Finding>,
+}
+
+impl Looked {
+    fn at(&mut self, user: UserId, view: &Contents, rows: &Rows, now: DateTime<Utc>) {
         if view.trusted {
-            self.trusted += 1;
-            self.coupons += view.list.len();
+            self.trusted = true;
+            self.coupons = view.list.len();
             self.list(user, view, rows);
-            self.details(user, view, rows);
+            self.details(user, view, rows, now);
         }
         self.lives(user, view);
         for text in &view.no_text {
-            self.agrees
-                .add(format!("user {user}: the view holds bytes that are no text: {text:?}"));
+            let line = format!("user {user}: the view holds bytes that are no text: {text:?}");
+            self.differ(user, line);
         }
         for member in view.list.keys() {
             self.listed += 1;
@@ -165,12 +215,20 @@ impl ViewWalk {
             if rows.is_unknown(id) {
                 continue;
             }
-            let status = rows.read.get(id).map(|row| row.status);
-            self.revenants.expect(status == Some(CouponStatus::Unused), || {
+            let row = rows.read.get(id);
+            let status = row.map(|row| row.status);
+            if status != Some(CouponStatus::Unused) {
                 let truth = status.map_or("not there", CouponStatus::word);
-                format!("user {user} is shown coupon {id}, which is {truth} in MySQL")
-            });
+                let line = format!("user {user} is shown coupon {id}, which is {truth} in MySQL");
+                let found = Finding::of_user(FindingKind::View, user, line);
+                let version = row.map(|row| row.version);
+                self.revenants.push(Finding { version, ..found.that(truth, "unused") });
+            }
         }
+    }
+
+    fn differ(&mut self, user: UserId, line: String) {
+        self.differs.push(Finding::of_user(FindingKind::View, user, line));
     }
 
     /// Checks that both keys end, together, and not later than a view may. A view that is cold because one of them is
@@ -179,25 +237,28 @@ impl ViewWalk {
         for (key, life) in ["list", "hash"].into_iter().zip(view.lives) {
             match life {
                 KeyLife::Endless => {
-                    self.agrees
-                        .add(format!("user {user}: the view never ends: its {key} has no expiry"));
+                    let line = format!("user {user}: the view never ends: its {key} has no expiry");
+                    self.differ(user, line);
                 }
                 KeyLife::For(time) if time > KeyLife::MOST => {
                     let time = time.as_secs();
                     let most = KeyLife::MOST.as_secs();
-                    self.agrees.add(format!(
+                    let line = format!(
                         "user {user}: the view's {key} ends in {time} s, and may in {most}"
-                    ));
+                    );
+                    self.differ(user, line);
                 }
                 KeyLife::Absent | KeyLife::For(_) => {}
             }
         }
-        if let [KeyLife::For(list), KeyLife::For(hash)] = view.lives {
-            self.agrees.expect(list.abs_diff(hash) <= APART_MAX, || {
-                let list = list.as_secs();
-                let hash = hash.as_secs();
-                format!("user {user}: the view's list ends in {list} s, its hash in {hash} s")
-            });
+        if let [KeyLife::For(list), KeyLife::For(hash)] = view.lives
+            && list.abs_diff(hash) > APART_MAX
+        {
+            let list = list.as_secs();
+            let hash = hash.as_secs();
+            let line =
+                format!("user {user}: the view's list ends in {list} s, its hash in {hash} s");
+            self.differ(user, line);
         }
     }
 
@@ -212,33 +273,45 @@ impl ViewWalk {
             .collect();
         for (member, score) in &unused {
             let listed = view.list.get(member);
-            self.agrees.expect(listed == Some(score), || {
+            if listed != Some(score) {
                 let listed = listed.map_or("nothing".to_owned(), i64::to_string);
-                format!("user {user}: {member} is listed at {listed}, in MySQL at {score}")
-            });
+                let line =
+                    format!("user {user}: {member} is listed at {listed}, in MySQL at {score}");
+                let found = Finding::of_user(FindingKind::View, user, line);
+                self.differs.push(found.that(score, listed));
+            }
         }
         let others = view.list.keys().filter(|member| !unused.contains_key(*member));
         for member in others.filter(|member| !rows.is_unknown(id_of(member))) {
-            self.agrees.add(format!("user {user}: {member} is listed, and not unused in MySQL"));
+            let line = format!("user {user}: {member} is listed, and not unused in MySQL");
+            self.differ(user, line);
         }
     }
 
     /// Checks that the hash has correct entries, among them every coupon that is unused or that the topic may replay.
-    fn details(&mut self, user: UserId, view: &Contents, rows: &Rows) {
+    fn details(&mut self, user: UserId, view: &Contents, rows: &Rows, now: DateTime<Utc>) {
         for (id, entry) in view.coupons.iter().filter(|(id, _)| !rows.is_unknown(id)) {
-            let truth = rows.read.get(id).map(|row| change(row).entry());
-            self.agrees.expect(truth.as_ref() == Some(entry), || {
-                format!("user {user}, coupon {id}: the view holds {entry:?}, MySQL {truth:?}")
-            });
+            let row = rows.read.get(id);
+            let truth = row.map(|row| change(row).entry());
+            if truth.as_ref() != Some(entry) {
+                let line =
+                    format!("user {user}, coupon {id}: the view holds {entry:?}, MySQL {truth:?}");
+                let found = Finding::of_user(FindingKind::View, user, line);
+                let version = row.map(|row| row.version);
+                let found = found.that(truth.unwrap_or_default(), entry);
+                self.differs.push(Finding { version, ..found });
+            }
         }
-        let replayed_since = self.now - REPLAYED_FOR;
+        let replayed_since = now - REPLAYED_FOR;
         for (id, row) in &rows.read {
             let unused = row.status == CouponStatus::Unused;
             let is_needed = unused || row.changed_at >= replayed_since;
-            self.agrees.expect(!is_needed || view.coupons.contains_key(id), || {
+            if is_needed && !view.coupons.contains_key(id) {
                 let what = if unused { "details" } else { "tombstone" };
-                format!("user {user}, coupon {id}: no {what} in the view")
-            });
+                let line = format!("user {user}, coupon {id}: no {what} in the view");
+                let found = Finding::of_user(FindingKind::View, user, line).that(what, "nothing");
+                self.differs.push(Finding { version: Some(row.version), ..found });
+            }
         }
     }
 }

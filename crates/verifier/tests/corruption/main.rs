@@ -9,6 +9,7 @@ mod holds;
 mod hot_user;
 mod reading;
 mod replacements;
+mod spans;
 mod stage;
 
 use std::time::Duration;

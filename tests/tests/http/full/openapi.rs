@@ -115,7 +115,10 @@ async fn a_browser_shows_the_operations_and_asks_nobody_but_the_api() {
 
 #[tokio::test]
 async fn a_stranger_who_has_only_the_document_finds_nothing_wrong() {
-    let world = World::start("schemathesis").await;
+    // A stream that ends soon, for a client that reads to the end.
+    let world =
+        World::start_with("schemathesis", |options| options.with_env("EVENT_STREAM_SECONDS", "1"))
+            .await;
     let shopper = world.api().shopper(UserId(1)).unwrap();
     let config = world.platform.options.dir.join("schemathesis.toml");
     fs::write(&config, configuration(&world, &shopper).await).unwrap();

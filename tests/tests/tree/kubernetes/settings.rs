@@ -15,8 +15,15 @@ use crate::platform::full::operations::SECRETS;
 const FILE: &str = "_FILE";
 
 /// Settings without a default that the base leaves out: each switches on what not every platform has.
-const LEFT_OUT: [&str; 5] =
-    ["ALLOWED_ORIGINS", "JWT_AUDIENCE", "JWT_ISSUER", "OTEL_EXPORTER_OTLP_ENDPOINT", "SERVER_ID"];
+const LEFT_OUT: [&str; 7] = [
+    "ALLOWED_ORIGINS",
+    "CONSOLE_DIR",
+    "JWT_AUDIENCE",
+    "JWT_ISSUER",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "RUNBOOK_URL",
+    "SERVER_ID",
+];
 
 /// A value that every setting of an address takes. What is really there is in no file of ours.
 const SOME_SECRET: &str = "mysql://user:password@host/database";

@@ -1,12 +1,13 @@
-//! Jobs: `GET /v1/jobs/{id}`, its rows, and the cancellation.
+//! Jobs: `GET /v1/jobs`, `GET /v1/jobs/{id}`, its rows, and the cancellation.
 
 use std::collections::BTreeMap;
 
 use axum::{Json, extract::State};
-use coupon::{JobId, RowOutcome};
+use coupon::{JobId, JobState, RowOutcome};
 use mysql_store::{
     MySqlConnection, connect,
     job::{self, Job},
+    job_list,
     job_row::{self, JobRow},
 };
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,22 @@ pub(crate) struct ProgressBody {
     ended_at: Option<String>,
 }
 
+/// A job in a list. Its progress is in the job itself, since its rows would have to be counted.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ListedJob, examples(listed_example))]
+pub(crate) struct ListedBody {
+    #[serde(flatten)]
+    job: JobBody,
+    #[schema(value_type = schemas::JobState)]
+    state: &'static str,
+    /// Code of the error that its rows wait for to pass, e.g. `PAUSED`. Null: nothing.
+    #[schema(required = true)]
+    waits_for: Option<String>,
+    /// Null: it has not ended.
+    #[schema(value_type = Option<Instant>, required = true)]
+    ended_at: Option<String>,
+}
+
 /// A row of a job.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobRow, examples(json!({
@@ -100,6 +117,14 @@ pub(crate) struct RowBody {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    state: Option<String>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RowParams {
     outcome: Option<String>,
     limit: Option<u32>,
@@ -112,6 +137,55 @@ fn example() -> Value {
         "reason": "Ticket 4713: the mailing failed.", "from_stock": true, "created_at": "2026-11-27T08:00:00.000Z",
         "state": "running", "pending": 4000, "outcomes": { "granted": 5990, "limit_reached": 10 },
     })
+}
+
+fn listed_example() -> Value {
+    json!({
+        "id": "2123985068924862466", "template_id": "2123985067360387072", "rows": 10000, "quantity": 1,
+        "reason": "Ticket 4713: the mailing failed.", "from_stock": true, "created_at": "2026-11-27T08:00:00.000Z",
+        "state": "running", "waits_for": null, "ended_at": null,
+    })
+}
+
+/// `GET /v1/jobs`
+#[utoipa::path(
+    get,
+    path = "/v1/jobs",
+    operation_id = "list_jobs",
+    tag = "Support",
+    summary = "List jobs, the newest first",
+    security(("operator_key" = [])),
+    params(
+        ("state" = Option<schemas::JobState>, Query, description = "Only those in this state."),
+        ("limit" = Option<u32>, Query, minimum = 1, maximum = 100, description = "How many, at most; 20 if absent."),
+        ("cursor" = Option<Cursor>, Query, description = "Where the page begins; absent: at the newest.")
+    ),
+    responses((status = 200, description = "A page.", body = Page<ListedBody>)),
+    extensions(("x-problems" = json!("INVALID_STATUS INVALID_LIMIT INVALID_CURSOR")))
+)]
+pub(crate) async fn list(
+    State(app): State<App>,
+    operator: Operator,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<ListedBody>>, Problem> {
+    let limit = cursor::limit(params.limit)?;
+    let before: Option<JobId> = cursor::parse(params.cursor.as_ref())?;
+    let state = params.state.as_deref().map(|word| {
+        JobState::from_word(word).ok_or_else(|| {
+            let words = JobState::ALL.map(JobState::word).join(", ");
+            Problem::new(Code::InvalidStatus, format!("Use a `state` of {words}."))
+        })
+    });
+    let state = state.transpose()?;
+    let jobs = connect::within(async {
+        let mut connection = connect::acquire(&app.pool).await?;
+        // One extra row shows whether there is a next page.
+        job_list::page(&mut connection, operator.merchant_id, state, before, limit + 1).await
+    });
+    let Part { rows, unreadable, next } = Part::of(jobs.await?, limit, |job| job.id);
+    let next = next.map(|id| id.to_string());
+    let shown = rows.iter().map(ListedBody::of).collect();
+    Ok(Json(Page::new(shown, next).without(unreadable)))
 }
 
 /// `GET /v1/jobs/{id}`
@@ -255,6 +329,17 @@ impl JobBody {
             reason: job.reason.clone(),
             from_stock: job.from_stock,
             created_at: instant(job.created_at),
+        }
+    }
+}
+
+impl ListedBody {
+    fn of(job: &Job) -> Self {
+        Self {
+            job: JobBody::of(job),
+            state: job.state.word(),
+            waits_for: job.waits_for.clone(),
+            ended_at: job.ended_at.map(instant),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The support desk: single coupons, and grants to many users as jobs.
+//! The support desk: single coupons, grants to many users as jobs, and what a text names.
 
 pub(crate) mod changes;
 pub(crate) mod coupon_body;
@@ -6,3 +6,4 @@ pub(crate) mod coupons;
 pub(crate) mod given;
 pub(crate) mod grants;
 pub(crate) mod jobs;
+pub(crate) mod search;

@@ -185,6 +185,30 @@ async fn find(
     Ok(Part { next: behind, ..found })
 }
 
+/// Templates that were found by a part of their name.
+pub(crate) struct Named {
+    /// The newest first.
+    pub(crate) templates: Vec<Template>,
+    /// Whether there may be more.
+    pub(crate) more: bool,
+}
+
+/// Returns at most `limit` of a merchant's templates with `part` in their name, among the newest [`READ_MAX`].
+pub(crate) async fn by_name(
+    connection: &mut MySqlConnection,
+    merchant: MerchantId,
+    part: &str,
+    limit: usize,
+) -> Result<Named, Problem> {
+    let Some(part) = PartOfName::of(part) else {
+        return Ok(Named { templates: Vec::new(), more: false });
+    };
+    let filter = Filter { state: None, part_of_name: Some(part) };
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    let found = find(connection, Some(merchant), Order::Newest, None, limit, &filter).await?;
+    Ok(Named { templates: found.rows, more: found.next.is_some() })
+}
+
 /// Returns the stock of each template. Counting stops for all further ones when it has read enough.
 async fn stock_of(
     connection: &mut MySqlConnection,

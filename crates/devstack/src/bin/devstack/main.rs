@@ -40,6 +40,9 @@ enum Verb {
         #[arg(long, value_enum, value_name = "KIND")]
         #[arg(num_args = 0..=1, default_missing_value = "semi-sync")]
         replica: Option<Replication>,
+        /// Also holds a small sale every two minutes, until `devstack down`, so that the console moves.
+        #[arg(long)]
+        rehearse: bool,
     },
     /// Kills the database server, and lets its replica take over at the same address.
     Failover {
@@ -129,8 +132,8 @@ async fn main() -> ExitCode {
 
 async fn run(verb: Verb) -> Result<()> {
     match verb {
-        Verb::Up { dir, env_file, flavor, replica } => {
-            up::up(&dir, &env_file, up::Wanted { flavor, replica }).await
+        Verb::Up { dir, env_file, flavor, replica, rehearse } => {
+            up::up(&dir, &env_file, up::Wanted { flavor, replica, rehearse }).await
         }
         Verb::Failover { dir, env_file } => failover::failover(&dir, &env_file).await,
         Verb::Down { dir, env_file, wipe } => up::down(&dir, &env_file, wipe).await,

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use devstack::{
-    EnvFile, Flavor, Options, Platform, PlatformOptions, Replication, Servers, StackReplica, Tie,
-    records,
+    EnvFile, Flavor, Options, Platform, PlatformOptions, REHEARSAL, Replication, Servers,
+    StackReplica, Tie, records, rehearse,
 };
 
 use crate::servers::{ended_line, wipe_folder};
@@ -25,6 +25,8 @@ const KEY_BYTES: usize = 24;
 pub(crate) struct Wanted {
     pub(crate) flavor: Option<Flavor>,
     pub(crate) replica: Option<Replication>,
+    /// Whether small sales are held.
+    pub(crate) rehearse: bool,
 }
 
 /// Starts servers and platform detached, unless all of them already run.
@@ -34,11 +36,17 @@ pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Wanted) -> Result<()
     let has = StackReplica::of(dir)?.map(|replica| replica.replication());
     let replica = wanted.replica.or(has);
     let running = records::running(dir)?;
-    let processes = PLATFORM.len() + records::SERVERS + usize::from(has.is_some());
+    let rehearses = running.iter().any(|name| name == REHEARSAL);
+    let more = usize::from(has.is_some()) + usize::from(rehearses);
+    let processes = PLATFORM.len() + records::SERVERS + more;
     let is_whole = running.len() == processes && env_file.exists();
     if is_whole && replica == has {
         println!("It runs already, in {}.", dir.display());
-        return print_next_steps(dir, &EnvFile::read(env_file)?);
+        let env = EnvFile::read(env_file)?;
+        if wanted.rehearse && !rehearses {
+            rehearse(dir, &env)?;
+        }
+        return print_next_steps(dir, &env);
     }
     if !running.is_empty() {
         if is_whole {
@@ -68,6 +76,9 @@ pub(crate) async fn up(dir: &Path, env_file: &Path, wanted: Wanted) -> Result<()
     env.write()?;
     platform.let_go();
     servers.let_go();
+    if wanted.rehearse {
+        rehearse(dir, &env)?;
+    }
     println!("It runs, after {:.1} s.", began.elapsed().as_secs_f64());
     print_next_steps(dir, &env)
 }
@@ -172,6 +183,13 @@ fn print_next_steps(dir: &Path, env: &EnvFile) -> Result<()> {
         "EXPIRY_WORKER_ADMIN_URL",
     ] {
         println!("  {variable:<24} {}", env.get(variable)?);
+    }
+    println!();
+    println!("The console: {}/console", env.get("API_URL")?);
+    println!("  sign in with             {}", env.get("OPERATOR_KEY")?);
+    if records::running(dir)?.iter().any(|name| name == REHEARSAL) {
+        let dir = dir.display();
+        println!("  a small sale begins in it every few minutes: {dir}/{REHEARSAL}.log");
     }
     println!();
     println!("Next:");

@@ -2,10 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use coupon::UserId;
-use jsonwebtoken::{EncodingKey, Header};
+use jsonwebtoken::{EncodingKey, Header, errors::Error};
 use serde::Serialize;
-
-use crate::ShopperError;
 
 #[derive(Serialize)]
 struct Claims {
@@ -14,11 +12,10 @@ struct Claims {
 }
 
 /// Signs a token of `user` that expires at `until`.
-pub(crate) fn sign(
-    key: &EncodingKey,
-    user: UserId,
-    until: DateTime<Utc>,
-) -> Result<String, ShopperError> {
+///
+/// # Errors
+/// The key is none for HS256.
+pub fn sign(key: &EncodingKey, user: UserId, until: DateTime<Utc>) -> Result<String, Error> {
     let claims = Claims { sub: user.to_string(), exp: until.timestamp() };
-    jsonwebtoken::encode(&Header::default(), &claims, key).map_err(ShopperError::Token)
+    jsonwebtoken::encode(&Header::default(), &claims, key)
 }

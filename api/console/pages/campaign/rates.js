@@ -1,0 +1,81 @@
+// Claims over time: the last minutes live, a second at a time, or any span by zoom, with marks where operators acted.
+
+import { html, useMemo, useState } from '../../core/view.js';
+import { pathOf } from '../../calls/calls.js';
+import { historyOf, useLive } from '../../core/live.js';
+import { useLoad } from '../../core/load.js';
+import { time } from '../../core/times.js';
+import { Chart } from '../../parts/chart.js';
+import { Empty, Read } from '../../parts/problem.js';
+
+const LIVE_LINES = [{ name: 'Claims a second', colour: '--accent', filled: true }];
+const RATE_LINES = [
+  { name: 'Landed', colour: '--good-line', filled: true }, { name: 'Refused', colour: '--muted' }, { name: 'Undecided', colour: '--bad-line' },
+];
+const WAIT_LINES = [{ name: 'Half within', colour: '--accent', unit: 'ms' }, { name: '99 of 100 within', colour: '--warn-line', unit: 'ms' }];
+
+export function Rates({ sale }) {
+  const [mode, choose] = useState('history');
+  const [span, setSpan] = useState(null);
+  return html`<section class="panel" aria-label="Claims over time">
+    <header class="panel-head"><h2>Claims over time</h2>
+      <div class="switch" role="group" aria-label="Span">
+        <button aria-pressed=${mode === 'live'} onClick=${() => choose('live')}>Last minutes</button>
+        <button aria-pressed=${mode === 'history'} onClick=${() => choose('history')}>Whole sale</button>
+      </div>
+      ${mode === 'history' && span && html`<button class="link" onClick=${() => setSpan(null)}>Show all again</button>`}
+    </header>
+    ${mode === 'live' ? html`<${LiveRates} id=${sale.id} />` : html`<${History} sale=${sale} span=${span} zoomed=${setSpan} />`}
+  </section>`;
+}
+
+function LiveRates({ id }) {
+  const { sample } = useLive();
+  const columns = useMemo(() => {
+    const rows = historyOf(id);
+    return [rows.map((row) => row.at), rows.map((row) => row.rate)];
+  }, [sample]);
+  if (columns[0].length < 2) return html`<${Empty} title="Nothing to draw yet">The stream has had this sale for less than two seconds, or it is not open.<//>`;
+  return html`<${Chart} columns=${columns} lines=${LIVE_LINES} unit="/s" label="Claims a second in the last minutes" />`;
+}
+
+function History({ sale, span, zoomed }) {
+  const asked = span ? { from: span.from, to: span.to } : {};
+  const series = useLoad(pathOf('get_timeseries', { id: sale.id }, asked), span ? 0 : 15_000);
+  const audit = useLoad(pathOf('list_audit', {}, { target: `templates/${sale.id}`, limit: 50 }));
+  const zoom = (from, to) => zoomed({ from: instant(Math.floor(from)), to: instant(Math.ceil(Math.max(to, from + 10))) });
+  return html`<${Read} of=${series}>${(data) => html`<${Drawn} data=${data} audit=${audit.data} zoom=${zoom} />`}<//>`;
+}
+
+function Drawn({ data, audit, zoom }) {
+  const { rates, waits } = useMemo(() => columnsOf(data), [data]);
+  const moments = useMemo(() => momentsOf(data, audit), [data, audit]);
+  if (data.points.length === 0) return html`<${Empty} title="Nothing was claimed yet">The line begins with the first claim.<//>`;
+  return html`
+    ${!data.complete && html`<div class="note warn">Not all of this span could be read: the counts are too low.</div>`}
+    <h3>Answers a second</h3>
+    <${Chart} columns=${rates} lines=${RATE_LINES} moments=${moments} zoomed=${zoom} unit="/s" label="Answers to claims a second" />
+    <h3>How long answers took</h3>
+    <${Chart} columns=${waits} lines=${WAIT_LINES} moments=${moments} zoomed=${zoom} label="How long answers took, in milliseconds" height=${160} />
+    <p class="help">Drag over a span to look closer. Each step is ${data.step_seconds} s.</p>
+    ${moments.length > 0 && html`<ol class="moments">${moments.map((moment) => html`<li key=${moment.id}>
+      <span>${time(moment.at * 1000, 'clock')}</span> ${moment.text}</li>`)}</ol>`}`;
+}
+
+function columnsOf({ points, step_seconds: step }) {
+  const at = points.map((point) => Date.parse(point.at) / 1000);
+  const sum = (counts) => Object.values(counts).reduce((all, one) => all + one, 0);
+  const each = (value) => Math.round((10 * value) / step) / 10;
+  const rates = [at, points.map((p) => each(p.landed + p.accepted)), points.map((p) => each(sum(p.refused))), points.map((p) => each(sum(p.unknown)))];
+  return { rates, waits: [at, points.map((p) => p.p50_ms), points.map((p) => p.p99_ms)] };
+}
+
+/** What operators did within the span, the earliest first. */
+function momentsOf({ from, to }, audit) {
+  const rows = ((audit && audit.data) || []).filter((row) => row.at >= from && row.at < to);
+  return rows.reverse().map((row) => ({ id: row.id, at: Date.parse(row.at) / 1000, text: `${row.action} by ${row.key_name || 'platform'}` }));
+}
+
+function instant(seconds) {
+  return new Date(seconds * 1000).toISOString();
+}
