@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, HeaderValue, header, uri::Authority};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header, uri::Authority};
 
 use crate::auth::session::LIFE;
 
@@ -50,8 +50,15 @@ fn name(is_local: bool) -> &'static str {
     if is_local { LOCAL } else { SECURE }
 }
 
-/// Whether the browser has asked for this machine itself.
+/// Header by which a proxy says how the browser has asked it.
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Whether the browser has asked for this machine itself, without TLS. A proxy before this server may have written its own
+/// address into `Host`.
 fn is_local(headers: &HeaderMap) -> bool {
+    if headers.contains_key(&X_FORWARDED_PROTO) || headers.contains_key(header::FORWARDED) {
+        return false;
+    }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let Some(Ok(host)) = host.map(str::parse::<Authority>) else { return false };
     let host = host.host().trim_matches(['[', ']']);
@@ -100,6 +107,12 @@ mod tests {
             let line = line.to_str().unwrap();
             assert!(line.starts_with("__Host-coupon_console=v; Path=/; "), "{host}: {line}");
             assert!(line.ends_with("; Secure"), "{host}: {line}");
+        }
+        for proxy in ["x-forwarded-proto", "forwarded"] {
+            let mut headers = headers("127.0.0.1:8080", &[]);
+            headers.insert(proxy, HeaderValue::from_static("https"));
+            let line = set(&headers, "v").unwrap();
+            assert!(line.to_str().unwrap().ends_with("; Secure"), "behind a proxy: {line:?}");
         }
         let line = removed(&headers("a", &[])).unwrap();
         assert!(line.is_sensitive() && line.to_str().unwrap().contains("=; "), "{line:?}");

@@ -50,15 +50,15 @@ impl Figures {
         gate: Option<&GateLook>,
         claim_max: u32,
     ) -> Self {
-        let Some(account) = account else {
-            return Self { left: gate.map(|gate| gate.stock.max(0)), ..Self::default() };
-        };
-        let landed = account.total - account.stock;
+        // Numbers of a damaged row may stand at the ends of their range. Then nothing is known.
+        let unknown = Self { left: gate.map(|gate| gate.stock.max(0)), ..Self::default() };
+        let Some(account) = account else { return unknown };
+        let Some(landed) = account.total.checked_sub(account.stock) else { return unknown };
         let known = Self {
             total: Some(account.total),
             landed: Some(landed),
             held: account.held,
-            confirmed: account.held.map(|held| landed - held),
+            confirmed: account.held.and_then(|held| landed.checked_sub(held)),
             ..Self::default()
         };
         // A gate of another epoch, or with a movement that this account lacks, is of another moment.
@@ -66,27 +66,26 @@ impl Figures {
             |gate: &&GateLook| gate.epoch == account.epoch && gate.movement <= account.movement;
         let Some(gate) = gate.filter(of_its_time) else { return known };
         let has_all_movements = gate.movement == account.movement;
-        let between = account.stock - gate.stock;
+        let left = gate.stock.max(0);
+        let Some(between) = account.stock.checked_sub(gate.stock) else { return known };
+        let Some(given_away) = account.stock.checked_sub(left) else { return known };
         let is_quiet = before == Some(gate) && gate.claims() == 0;
         if has_all_movements && (is_quiet || between < 0) {
-            let left = gate.stock.max(0);
             return Self {
                 in_flight: Some(0),
                 queued: Some(0),
                 left: Some(left),
-                drift: Some(account.stock - left),
+                drift: Some(given_away),
                 ..known
             };
         }
-        if between < 0 {
+        if between < 0 || given_away < 0 {
             // A cut that has not reached the gate: it will take back what is too much.
             return known;
         }
         // After a cut the gate may have given away more than MySQL will land.
-        let left = gate.stock.max(0);
-        let in_flight = account.stock - left;
-        let queued = queued(gate, in_flight, claim_max);
-        Self { left: Some(left), in_flight: Some(in_flight), queued, ..known }
+        let queued = queued(gate, given_away, claim_max);
+        Self { left: Some(left), in_flight: Some(given_away), queued, ..known }
     }
 }
 
@@ -214,6 +213,19 @@ mod tests {
                 prop_assert!(seen.queued.is_none_or(|queued| (0..=in_flight).contains(&queued)));
                 prop_assert_eq!(landed + in_flight + left + drift, total);
             }
+        }
+
+        #[test]
+        fn numbers_at_the_ends_of_their_range_are_not_known_and_end_nothing(
+            total in any::<i64>(), stock in any::<i64>(), held in option::of(any::<i64>()),
+            left in any::<i64>(), is_quiet: bool, claims in any::<u64>(),
+        ) {
+            let account = Balance { total, stock, epoch: EPOCH, movement: 5, held };
+            let gate = GateLook { stock: left, direct: claims, queued: claims, ..gate(0) };
+            let gate = if is_quiet { quiet(left) } else { gate };
+            let seen = Figures::of(Some(&account), is_quiet.then_some(&gate), Some(&gate), 1);
+            prop_assert_eq!(seen.landed, total.checked_sub(stock));
+            prop_assert!(seen.in_flight.is_none_or(|in_flight| in_flight >= 0));
         }
     }
 }

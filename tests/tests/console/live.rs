@@ -5,6 +5,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use coupon::{TemplateId, UserId};
 use devstack::PlatformOptions;
+use mysql_store::verify;
 use pipeline_tests::World;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -126,6 +127,31 @@ async fn samples_show_where_each_coupon_is_and_sum_up() {
     assert_eq!((&holds["confirmed"], &holds["left"]), (&json!(1), &json!(13)));
     assert!(holds["last_second"]["claims"].is_u64(), "{holds}");
     world.assert_sound(None).await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_stock_at_the_end_of_its_range_is_not_known_and_hides_no_other_sale() {
+    let world = World::start("live damaged").await;
+    let api = world.api();
+    let sound = world.template(20, |new| new).await;
+    let damaged = world.template(20, |new| new).await;
+    let mut events = watch(api).await;
+    let both = |sample: &Value| of(sample, sound).is_some() && of(sample, damaged).is_some();
+    until_shown(&mut events, both).await;
+    let mut connection = world.mysql().await;
+    for (total, stock) in [(i64::MAX, -5), (0, i64::MIN), (i64::MIN, i64::MAX)] {
+        let sql = format!(
+            "update template_stock set total = {total}, stock = {stock} where template_id = {damaged}"
+        );
+        verify::execute(&mut connection, &sql).await.unwrap();
+        let sample = until_shown(&mut events, |sample| {
+            both(sample) && of(sample, damaged).unwrap()["total"].is_null()
+        })
+        .await;
+        assert_eq!(of(&sample, damaged).unwrap()["landed"], Value::Null, "{sample}");
+        assert_eq!(of(&sample, sound).unwrap()["total"], 20, "{sample}");
+    }
     world.end().await;
 }
 

@@ -55,6 +55,9 @@ async fn a_list_shows_what_it_can_read_and_names_what_it_cannot() {
     let next = page["next_cursor"].as_str().unwrap();
     let last = list(&format!("/v1/users/1/coupons?limit=1&cursor={next}")).await;
     assert_eq!((&last["data"], &last["unreadable"]), (&json!([]), &json!([coupons[0]])));
+    // Nobody can tell whose it is, and nothing else has the id.
+    let found = list(&format!("/v1/search?q={}", coupons[0])).await;
+    assert_eq!(found["items"], json!([]));
     let record = list("/v1/audit?limit=100").await;
     assert_eq!(record["unreadable"].as_array().unwrap().len(), 1, "{record}");
     assert!(record["data"].as_array().unwrap().len() >= 3);

@@ -69,7 +69,7 @@ impl ListedTemplate {
 impl StockJson {
     pub(crate) fn of(account: Account, used: Option<u64>) -> Self {
         let Account { total, stock } = account;
-        Self { total, landed: total - stock, left: stock, used }
+        Self { total, landed: total.saturating_sub(stock), left: stock, used }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::{fmt, str::FromStr};
 
 use axum::{Json, extract::State};
-use coupon::{ClaimId, TemplateId, limit, text};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use coupon::{ClaimId, TemplateId};
 use mysql_store::{
     Listed, connect,
     late_payment::{self, LatePayment, Position, Refusal, Wanted},
@@ -102,12 +103,13 @@ pub(crate) struct ListParams {
     cursor: Option<String>,
 }
 
-/// A position as clients see it: `claim.reference`.
+/// A position as clients send it back: the claim, a dot, and the reference in base64url, since a damaged row's may be any
+/// text.
 struct LateCursor(Position);
 
 impl fmt::Display for LateCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0.claim, self.0.payment_ref)
+        write!(f, "{}.{}", self.0.claim, URL_SAFE_NO_PAD.encode(&self.0.payment_ref))
     }
 }
 
@@ -116,11 +118,10 @@ impl FromStr for LateCursor {
 
     fn from_str(text: &str) -> Result<Self, NoCursor> {
         let (claim, payment_ref) = text.split_once('.').ok_or(NoCursor)?;
-        if text::wrong_reference(payment_ref, limit::PAYMENT_REF_CHARS_MAX).is_some() {
-            return Err(NoCursor);
-        }
         let claim = claim.parse().map_err(|_| NoCursor)?;
-        let cursor = Self(Position { claim, payment_ref: payment_ref.to_owned() });
+        let payment_ref = URL_SAFE_NO_PAD.decode(payment_ref).map_err(|_| NoCursor)?;
+        let payment_ref = String::from_utf8(payment_ref).map_err(|_| NoCursor)?;
+        let cursor = Self(Position { claim, payment_ref });
         // Accept only the form that we write.
         if cursor.to_string() == text { Ok(cursor) } else { Err(NoCursor) }
     }
@@ -181,9 +182,8 @@ fn page_of(mut rows: Vec<Listed<LatePayment, Position>>, limit: usize) -> Page<L
                 LateCursor(Position::of(&late)).to_string()
             }
             Listed::Unreadable(position) => {
-                let position = LateCursor(position).to_string();
-                unreadable.push(position.clone());
-                position
+                unreadable.push(format!("{}.{}", position.claim, position.payment_ref));
+                LateCursor(position).to_string()
             }
         };
         next = Some(position).filter(|_| is_cut);
@@ -283,12 +283,13 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_back_and_no_other_text_is_one() {
-        let position = Position { claim: ClaimId(7), payment_ref: "a.b c".to_owned() };
-        let text = LateCursor(position.clone()).to_string();
-        assert_eq!(text, "7.a.b c");
-        let read: LateCursor = text.parse().unwrap();
-        assert_eq!(read.0, position);
-        for wrong in ["", "7", "7.", "07.a", "-7.a", "x.a", "7.a ", "7.a\u{0}"] {
+        for payment_ref in ["a.b c", "x\ny", ""] {
+            let position = Position { claim: ClaimId(7), payment_ref: payment_ref.to_owned() };
+            let text = LateCursor(position.clone()).to_string();
+            let read: LateCursor = text.parse().unwrap();
+            assert_eq!(read.0, position, "{text}");
+        }
+        for wrong in ["", "7", "07.YQ", "-7.YQ", "x.YQ", "7.YQ ", "7.YQ==", "7.YR", "7._w"] {
             assert!(wrong.parse::<LateCursor>().is_err(), "{wrong:?}");
         }
     }

@@ -76,7 +76,7 @@ pub(crate) async fn get(
     let before = Look::at(gate, id).await;
     let row = templates::stock(&app, id).await?;
     let held = if template.hold.holds() { held(&app, id).await? } else { Some(0) };
-    let landed = row.total - row.stock;
+    let landed = row.total.saturating_sub(row.stock);
     let mut json = StockJson {
         total: row.total,
         landed,
@@ -99,7 +99,7 @@ pub(crate) async fn get(
         json.in_flight_oldest_ms = since.map(|at| (app.clock.now() - at).num_milliseconds().max(0));
         // A claim that was admitted and landed between the two looks is no drift.
         let quiet = *in_flight == Some(0) && before == after && meta.movement == row.movement;
-        json.drift = quiet.then_some(row.stock - meta.stock);
+        json.drift = quiet.then_some(row.stock.saturating_sub(meta.stock));
     }
     Ok(Json(json))
 }

@@ -6,7 +6,7 @@
 use axum::{Json, extract::State};
 use coupon::{ClaimId, CouponId, Template, TemplateId, UserId, limit, text};
 use mysql_store::{
-    MySqlConnection, connect, desk, look_up,
+    MySqlConnection, StoreError, connect, desk, look_up,
     search::{self, Along},
     template,
 };
@@ -82,7 +82,7 @@ fn example() -> Value {
     summary = "Find what a text names",
     description = "A user, a coupon, a claim or a template by its id, an order by its whole `order_ref`, templates by a part of their name. \
                    A user is found who has a coupon of one's own templates, an order that uses a coupon or was the last to give it back, \
-                   and a claim once it has landed, was rejected or was given up.",
+                   and a claim once it has landed, was rejected or was given up. A damaged row is left out.",
     security(("operator_key" = [])),
     params(("q" = String, Query, min_length = 1, max_length = 200, description = "An id, an order, or a part of a template's name.")),
     responses((status = 200, description = "What was found, which may be nothing.", body = FoundJson)),
@@ -125,17 +125,19 @@ async fn by_id(
 ) -> Result<Vec<HitJson>, Problem> {
     let merchant = operator.merchant_id;
     let mut hits = Vec::new();
-    let template = template::get(&mut *connection, TemplateId(number)).await?;
+    let template = readable(template::get(&mut *connection, TemplateId(number)).await)?;
     let template = template.filter(|template| operator.sees(template.merchant_id));
     hits.extend(template.as_ref().map(of_template));
-    if let Some(coupon) = desk::get(&mut *connection, merchant, CouponId(number)).await? {
+    if let Some(coupon) = readable(desk::get(&mut *connection, merchant, CouponId(number)).await)? {
         hits.push(HitJson {
             template_id: Some(coupon.template_id.to_string()),
             user_id: Some(coupon.user_id.to_string()),
             ..HitJson::of("coupon", number, format!("/v1/coupons/{number}"))
         });
     }
-    if let Some(claim) = search::claim_of(&mut *connection, merchant, ClaimId(number)).await? {
+    if let Some(claim) =
+        readable(search::claim_of(&mut *connection, merchant, ClaimId(number)).await)?
+    {
         let template = claim.template_id;
         let path = format!("/v1/claim-states/{number}?template={template}");
         hits.push(HitJson {
@@ -149,6 +151,14 @@ async fn by_id(
         hits.push(HitJson::of("user", number, format!("/v1/users/{number}/coupons")));
     }
     Ok(hits)
+}
+
+/// Leaves out a damaged row: whose it is cannot be told, and what else has the id must be found.
+fn readable<T>(read: Result<Option<T>, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(damaged) if damaged.is_unreadable() => Ok(None),
+        other => other,
+    }
 }
 
 /// Returns the order of this name, if a coupon of the merchant knows it.

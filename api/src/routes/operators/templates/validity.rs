@@ -99,7 +99,7 @@ pub(crate) async fn issued(app: &App, id: TemplateId, version: i64) -> Result<Is
         return Ok(IssuedBody { follow: true, count: followed.total, progress });
     }
     let stock = templates::stock(app, id).await?;
-    Ok(IssuedBody { follow: false, count: stock.total - stock.stock, progress: None })
+    Ok(IssuedBody { follow: false, count: stock.total.saturating_sub(stock.stock), progress: None })
 }
 
 /// Returns the move that the change to this version began.
