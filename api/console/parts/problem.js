@@ -28,6 +28,12 @@ export function Empty({ title, children }) {
   return html`<div class="empty"><p class="empty-title">${title}</p><p>${children}</p></div>`;
 }
 
+/** A warning of the api without the field's name in front of it, which is for programs. */
+export function inWords(warning) {
+  const text = warning.replace(/^[a-z_.]+: /, '');
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** Grey lines where something will be. */
 export function Loading({ lines = 3 }) {
   return html`<div class="loading" role="status" aria-label="Loading">

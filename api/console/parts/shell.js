@@ -16,7 +16,7 @@ export function pages() {
     ['now', 'Now', 'now', can('read')], ['campaigns', 'Campaigns', 'sales', can('read')],
     ['customer', 'Customer', 'customer', can('read')], ['grants', 'Grants', 'grants', can('read')],
     ['health', 'Health', 'health', isOnCall()], ['keys', 'Keys', 'keys', can('admin')],
-    ['record', 'Record', 'record', can('read')], ['findings', 'Findings', 'later', can('read')],
+    ['record', 'Record', 'record', can('read')], ['findings', 'Findings', 'finding', can('read')],
   ];
   return all.filter(([, , , may]) => may);
 }

@@ -39,7 +39,7 @@ export function Actions({ sale, etag, state, live, again }) {
 
 /** The sale as it runs, in a line. */
 function Impact({ sale, live }) {
-  const speed = isKnown(sale.claims_per_second) ? `${rate(sale.claims_per_second)} claims a second` : 'claims a second not known';
+  const speed = isKnown(sale.given_per_second) ? `${rate(sale.given_per_second)} given out a second` : 'how fast it sells is not known';
   return html`<p class="impact ${live.isStale ? 'is-stale' : ''}"><b>${count(sale.left)}</b> left, ${speed}${live.isStale ? ' (old figures)' : ''}.</p>`;
 }
 

@@ -11,7 +11,7 @@ import { StockBar } from '../../parts/bar.js';
 import { Chip, GateChip, saleState } from '../../parts/chips.js';
 import { Tabs } from '../../parts/field.js';
 import { Figure, LastSeen } from '../../parts/figure.js';
-import { Empty, Loading, ProblemNote } from '../../parts/problem.js';
+import { Empty, inWords, Loading, ProblemNote } from '../../parts/problem.js';
 import { RecordList } from '../record/record_list.js';
 import { rate } from '../../core/numbers.js';
 import { Readiness } from '../now/readiness.js';
@@ -53,11 +53,11 @@ export function Campaign({ id, query }) {
     <header class="page-head">
       <h1>${sale.name}</h1>
       <${Chip} word=${state} />
-      ${sale.state !== 'draft' && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
+      ${sale.state !== 'draft' && sale.state !== 'ended' && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
       <${LastSeen} live=${streamed ? live : { isStale: false }} />
     </header>
     <p class="subtitle">${sale.discount_text} · ${when(sale, state, live.now)}</p>
-    ${(template.data.warnings || []).map((warning) => html`<div key=${warning} class="note warn">${warning}</div>`)}
+    ${(template.data.warnings || []).map((warning) => html`<div key=${warning} class="note warn">${inWords(warning)}</div>`)}
     <${Actions} sale=${sale} etag=${template.etag} state=${state} live=${live} again=${again} />
     <${ProblemNote} problem=${template.problem} again=${again} />
     <section class="panel"><${StockBar} sale=${sale} isStale=${Boolean(streamed) && live.isStale} />
@@ -86,7 +86,7 @@ function Pace({ sale, state, isStale }) {
   const soldOut = minutesLeft(sale);
   return html`<div class="pace ${isStale ? 'is-stale' : ''}">
     <dl class="figures">
-      <${Figure} name="Claims a second" value=${sale.claims_per_second} text=${rate(sale.claims_per_second)} />
+      <${Figure} name="Coupons a second" value=${sale.given_per_second} text=${rate(sale.given_per_second)} />
       ${state === 'open' && html`<${Figure} name="Sold out in" value=${soldOut.text} />`}
     </dl>
     <${Refusals} refusals=${sale.refusals} />
@@ -96,8 +96,9 @@ function Pace({ sale, state, isStale }) {
 function when(sale, state, now) {
   const begins = Date.parse(sale.claim_starts_at);
   const ends = Date.parse(sale.claim_ends_at);
+  if (state === 'ended') return html`its window was ${time(sale.claim_starts_at, 'minute')} to ${time(sale.claim_ends_at, 'minute')}`;
   if (now < begins) return html`opens ${time(sale.claim_starts_at, 'minute')}, in <b>${duration(begins - now)}</b>`;
-  if (now < ends && state !== 'ended') return html`closes ${time(sale.claim_ends_at, 'minute')}, in <b>${duration(ends - now)}</b>`;
+  if (now < ends) return html`closes ${time(sale.claim_ends_at, 'minute')}, in <b>${duration(ends - now)}</b>`;
   return html`was open until ${time(sale.claim_ends_at, 'minute')}`;
 }
 

@@ -54,7 +54,7 @@ export function NewGrants() {
     <${Field} id="grant-reason" label="Reason" help="For people who read the record."><${Text} id="grant-reason" value=${form.reason} change=${(reason) => draft.change({ reason })} maxlength="200" /><//>
     <${Tick} id="grant-stock" checked=${form.fromStock} change=${(fromStock) => draft.change({ fromStock })} label="Take them from the stock" help="Otherwise as many are added to the total first." />
     <${ProblemNote} problem=${running.problem} />
-    <footer><button class="main" disabled=${!isReady || running.running}>${running.running ? 'Sending…' : `Grant ${several(quantity * users.rows.length, 'coupon')}`}</button></footer>
+    <footer><button class="main" disabled=${!isReady || running.running}>${running.running ? 'Sending…' : users.rows.length > 0 && quantity > 0 ? `Grant ${several(quantity * users.rows.length, 'coupon')}` : 'Grant'}</button></footer>
   </form>`;
 }
 

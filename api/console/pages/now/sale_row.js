@@ -40,10 +40,10 @@ function Pace({ sale, state, isStale }) {
   const rates = historyOf(sale.id).slice(-60).map((sample) => sample.rate);
   return html`<div class="pace ${isStale ? 'is-stale' : ''}">
     <dl class="figures">
-      <${Figure} name="Claims a second" value=${sale.claims_per_second} text=${rate(sale.claims_per_second)} />
+      <${Figure} name="Coupons a second" value=${sale.given_per_second} text=${rate(sale.given_per_second)} />
       ${state === 'open' && html`<${Figure} name="Sold out in" value=${soldOut.known ? soldOut.text : null} text=${soldOut.text} />`}
     </dl>
-    <${Spark} values=${rates} label="Claims a second in the last minute" />
+    <${Spark} values=${rates} label="Coupons a second in the last minute" />
     <${Refusals} refusals=${sale.refusals} />
   </div>`;
 }

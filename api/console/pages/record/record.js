@@ -22,7 +22,7 @@ export function RecordPage({ query }) {
       <${Field} id="from" label="From"><input id="from" type="datetime-local" value=${toLocal(from)} onChange=${at('from')} /><//>
       <${Field} id="to" label="Before"><input id="to" type="datetime-local" value=${toLocal(to)} onChange=${at('to')} /><//>
     </form>
-    <p class="help">Times are of ${zoneName}.</p>
+    <p class="help">Times are those of ${zoneName}.</p>
     <section class="panel"><${RecordList} query=${{ target, key_id: keyId, from, to }} /></section>
   </div>`;
 }
