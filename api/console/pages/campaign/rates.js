@@ -7,6 +7,7 @@ import { useLoad } from '../../core/load.js';
 import { time } from '../../core/times.js';
 import { Chart } from '../../parts/chart.js';
 import { Empty, Read } from '../../parts/problem.js';
+import { actionInWords } from '../record/record_list.js';
 
 const LIVE_LINES = [{ name: 'Coupons a second', colour: '--accent', filled: true }];
 const RATE_LINES = [{ name: 'Landed', colour: '--good-line', filled: true }, { name: 'Refused', colour: '--muted' }];
@@ -84,7 +85,7 @@ function columnsOf({ points: all, step_seconds: step }) {
 function momentsOf(drawn, { to }, audit) {
   const rows = ((audit && audit.data) || []).map((row) => ({ ...row, second: Date.parse(row.at) / 1000 }));
   const within = rows.filter((row) => row.second >= drawn[0] && row.at < to);
-  return within.reverse().map((row) => ({ id: row.id, at: row.second, text: `${row.action} by ${row.key_name || 'platform'}` }));
+  return within.reverse().map((row) => ({ id: row.id, at: row.second, text: `${actionInWords(row.action)}, by ${row.key_name || 'platform'}` }));
 }
 
 function instant(seconds) {

@@ -33,7 +33,7 @@ function Body({ coupon, again }) {
       <button class="quiet-danger" onClick=${() => setOpen('revoke')}>Revoke…</button>
     </div>`}
     <section class="panel"><dl class="terms">${rowsOf(coupon).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section>
-    <${Story} claim=${coupon.claim_id} template=${coupon.template_id} coupon=${coupon.id} />
+    <${Story} key=${`story-${coupon.changed_at}`} claim=${coupon.claim_id} template=${coupon.template_id} coupon=${coupon.id} />
     <section class="panel" aria-label="Record"><header class="panel-head"><h2>What operators did</h2></header>
       <${RecordList} key=${coupon.changed_at} query=${{ target: `coupons/${coupon.id}` }} /></section>
     ${Open && html`<${Open} coupon=${coupon} close=${() => setOpen(null)} again=${again} />`}`;

@@ -123,7 +123,7 @@ function Page({ title, draft, read, running, submit, does, state, tried, unchang
           <button class="main" disabled=${running.running || unchanged}>${running.running ? 'Sending…' : does}</button>
         </footer>
       </form>
-      <aside><${Preview} read=${read} /> ${children}</aside>
+      <aside><${Preview} read=${read} warns=${state === 'draft'} /> ${children}</aside>
     </div>
   </div>`;
 }
