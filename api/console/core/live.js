@@ -4,7 +4,7 @@ import { store, useStore, useTicks } from './store.js';
 import { pathOf } from '../calls/calls.js';
 import { ask } from './api.js';
 import { isKnown } from './numbers.js';
-import { session } from './session.js';
+import { can, session } from './session.js';
 
 /** Older figures are shown as old, in ms. */
 export const STALE_MS = 3_000;
@@ -46,7 +46,7 @@ export function stopLive() {
 document.addEventListener('visibilitychange', () => {
   const isIn = session.get().identity && !session.get().locked;
   if (document.hidden) stopLive();
-  else if (isIn) startLive();
+  else if (isIn && can('read')) startLive();
 });
 
 function again() {

@@ -39,7 +39,7 @@ export function Shell({ present, children }) {
     </header>
     <nav class="side" aria-label="Pages">${all.map(link)}</nav>
     <main id="main" tabindex="-1">
-      <${FirstSentence} />
+      ${can('read') && html`<${FirstSentence} />`}
       <${Unanswered} />
       ${children}
     </main>

@@ -50,7 +50,7 @@ export function Campaign({ id, query }) {
     stock.again();
   };
   return html`<div class="page">
-    <header class="page-head">
+    <header class="page-head ${streamed && live.isStale ? 'has-stale' : ''}">
       <h1>${sale.name}</h1>
       <${Chip} word=${state} />
       ${sale.state !== 'draft' && sale.state !== 'ended' && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}

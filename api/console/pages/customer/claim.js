@@ -12,6 +12,7 @@ import { Story } from './story.js';
 
 export function Claim({ id, query }) {
   const state = useLoad(pathOf('get_claim_state', { id }, { template: query.template }));
+  const isMissing = state.problem !== null && state.problem.status === 404;
   return html`<${Read} of=${state}>${(data) => html`
     <section class="panel"><dl class="terms">
       <div><dt>State</dt><dd><${Chip} word=${data.status} /> ${data.code && html`<code>${data.code}</code>`}</dd></div>
@@ -20,7 +21,7 @@ export function Claim({ id, query }) {
       <div><dt>When</dt><dd>${time(data.at)}</dd></div>
       ${data.claim && html`<div><dt>Coupons</dt><dd>${couponsOf(data.claim).map((coupon) => html`<a key=${coupon} href=${to(['customer', 'coupon', coupon])}>${coupon}</a> `)}</dd></div>`}
     </dl></section>`}<//>
-    <${Story} claim=${id} template=${query.template} />`;
+    ${!isMissing && html`<${Story} claim=${id} template=${query.template} />`}`;
 }
 
 function couponsOf(claim) {

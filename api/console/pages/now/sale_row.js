@@ -16,7 +16,7 @@ const REASONS = 4;
 
 export function SaleRow({ sale, state, live, changed }) {
   const isStale = live.isStale && !sale.isListed;
-  return html`<article class="sale ${state}" aria-label=${sale.name}>
+  return html`<article class="sale ${state} ${isStale ? 'has-stale' : ''}" aria-label=${sale.name}>
     <header>
       <h2><a href=${to(['campaign', sale.id])}>${sale.name}</a></h2>
       <${Chip} word=${state} />

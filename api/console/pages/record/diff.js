@@ -29,7 +29,7 @@ export function label(name) {
 /** A field's value for people: instants in the reader's time, durations and money in their units. */
 export function shown(name, value, currency) {
   if (value === undefined || value === null || value === '') return '—';
-  if (name.endsWith('_ms') && typeof value === 'number') return duration(value);
+  if (name.endsWith('_ms') && typeof value === 'number') return value === 0 ? 'none' : duration(value);
   if (name.endsWith('_minor') && currency && typeof value === 'number') return `${plain(value, currency)} ${currency}`;
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
   return INSTANT.test(value) ? time(value) : String(value);
