@@ -1,12 +1,20 @@
-// A campaign by its name, where an answer has its number only.
+// A campaign by its name, and money of it, where an answer has numbers only.
 
 import { html } from '../core/view.js';
 import { pathOf } from '../calls/calls.js';
 import { useLoad } from '../core/load.js';
+import { money } from '../core/money.js';
+import { count } from '../core/numbers.js';
 import { to } from '../core/router.js';
 
 /** Until the name is read, and where it cannot be, the number is shown. */
 export function CampaignLink({ id }) {
   const { data } = useLoad(pathOf('get_template', { id }));
   return html`<a href=${to(['campaign', id])}>${data ? data.name : id}</a>`;
+}
+
+/** An amount in minor units of a campaign's currency. */
+export function CampaignMoney({ id, minor }) {
+  const { data } = useLoad(pathOf('get_template', { id }));
+  return html`<span>${data ? money(minor, data.discount.currency) : `${count(minor)} in minor units`}</span>`;
 }

@@ -45,13 +45,15 @@ function History({ sale, span, zoomed }) {
   const series = useLoad(pathOf('get_timeseries', { id: sale.id }, asked), span ? 0 : 15_000);
   const audit = useLoad(pathOf('list_audit', {}, { target: `templates/${sale.id}`, limit: 50 }));
   const zoom = (from, to) => zoomed({ from: instant(Math.floor(from)), to: instant(Math.ceil(Math.max(to, from + 10))) });
-  return html`<${Read} of=${series}>${(data) => html`<${Drawn} data=${data} audit=${audit.data} zoom=${zoom} />`}<//>`;
+  return html`<${Read} of=${series}>${(data) => html`<${Drawn} data=${data} audit=${audit.data} zoom=${zoom} isOver=${sale.state === 'ended'} />`}<//>`;
 }
 
-function Drawn({ data, audit, zoom }) {
+function Drawn({ data, audit, zoom, isOver }) {
   const { rates, lines, waits } = useMemo(() => columnsOf(data), [data]);
   const moments = useMemo(() => momentsOf(rates[0], data, audit), [rates, audit]);
-  if (rates[0].length === 0) return html`<${Empty} title="Nothing was claimed yet">The line begins with the first claim.<//>`;
+  if (rates[0].length === 0) {
+    return html`<${Empty} title=${isOver ? 'Nobody claimed' : 'Nobody has claimed yet'}>The line begins with the first claim; grants are none.<//>`;
+  }
   return html`
     ${!data.complete && html`<div class="note warn">Not all of this span could be read: the counts are too low.</div>`}
     <h3>Answers a second</h3>

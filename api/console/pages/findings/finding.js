@@ -8,7 +8,7 @@ import { count } from '../../core/numbers.js';
 import { to } from '../../core/router.js';
 import { can } from '../../core/session.js';
 import { time } from '../../core/times.js';
-import { CampaignLink } from '../../parts/campaign_link.js';
+import { CampaignLink, CampaignMoney } from '../../parts/campaign_link.js';
 import { Chip } from '../../parts/chips.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Read } from '../../parts/problem.js';
@@ -49,7 +49,7 @@ function rowsOf(finding) {
   const rows = [
     ['Should be', finding.expected], ['Is', finding.seen],
     ['Coupons', finding.coupons > 0 && count(finding.coupons)],
-    ['Worth at most', finding.money_minor !== undefined && `${count(finding.money_minor)}, in minor units of the campaign’s currency`],
+    ['Worth at most', finding.money_minor !== undefined && (template ? html`<${CampaignMoney} id=${template} minor=${finding.money_minor} />` : `${count(finding.money_minor)}, in minor units`)],
     ['Campaign', template && html`<${CampaignLink} id=${template} />`],
     ['User', user && html`<a href=${to(['customer', 'user', user])}>${user}</a>`],
     ['Claim', claim && html`<a href=${to(['customer', 'claim', claim], { template })}>${claim}</a>`],
