@@ -7,6 +7,7 @@ import { useDraft } from '../../core/draft.js';
 import { useList } from '../../core/load.js';
 import { count, several } from '../../core/numbers.js';
 import { go } from '../../core/router.js';
+import { campaignOption } from '../../parts/campaign_link.js';
 import { useRunning } from '../../parts/confirm.js';
 import { Choice, Field, Text, Tick } from '../../parts/field.js';
 import { ProblemNote } from '../../parts/problem.js';
@@ -42,7 +43,7 @@ export function NewGrants() {
       go(['grants', answer.body.id]);
     });
   };
-  const options = [['', 'Choose a campaign'], ...templates.rows.map((row) => [row.id, row.name])];
+  const options = [['', 'Choose a campaign'], ...templates.rows.map(campaignOption)];
   return html`<form class="panel" onSubmit=${submit}>
     <h2>Give coupons to a list of users</h2>
     <${Drop} form=${form} change=${draft.change} />
