@@ -58,7 +58,7 @@ function Drawn({ data, audit, zoom, isOver }) {
     ${!data.complete && html`<div class="note warn">Not all of this span could be read: the counts are too low.</div>`}
     <h3>Answers a second</h3>
     <${Chart} columns=${rates} lines=${lines} moments=${moments} zoomed=${zoom} unit="/s" label="Answers to claims a second" />
-    <h3>How long answers took</h3>
+    <h3>How long answers took, in milliseconds</h3>
     <${Chart} columns=${waits} lines=${WAIT_LINES} moments=${moments} zoomed=${zoom} label="How long answers took, in milliseconds" height=${160} />
     <p class="help">Drag over a span to look closer. Each step is ${data.step_seconds} s.</p>
     ${moments.length > 0 && html`<ol class="moments">${moments.map((moment) => html`<li key=${moment.id}>
