@@ -59,7 +59,7 @@ const CALLS = {
   revoke_coupon: ['POST', '/v1/coupons/{id}/revoke', 'id status'],
   rotate_api_key: ['POST', '/v1/api-keys/{id}/rotate', 'key name'],
   search: ['GET', '/v1/search', 'items.kind items.id items.name items.template_id items.user_id more'],
-  watch_sales: ['GET', '/v1/live', 'now left_out impact.state impact.sentence impact.action templates.id templates.name templates.state templates.claim_starts_at templates.claim_ends_at templates.claim_mode templates.gate_loaded templates.total templates.confirmed templates.held templates.in_flight templates.queued templates.left templates.drift templates.last_second.claims templates.last_second.refused'],
+  watch_sales: ['GET', '/v1/live', 'now left_out impact.state impact.sentence impact.action templates.id templates.name templates.merchant_id templates.state templates.claim_starts_at templates.claim_ends_at templates.claim_mode templates.gate_loaded templates.total templates.confirmed templates.held templates.in_flight templates.queued templates.left templates.drift templates.last_second.claims templates.last_second.refused'],
   whoami: ['GET', '/v1/whoami', 'key_id'],
 };
 

@@ -84,7 +84,7 @@ function options(width, height, lines, list, zoomed, unit) {
   }));
   return {
     width, height, legend: { live: true }, plugins: [marks(list)],
-    scales: { y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.1)] } },
+    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, values: hours, space: 70 }, { ...axis, size: 56 }],
     series: [{ label: 'Time', value: (_, at) => (at ? time(at * 1000, 'clock') : '—') }, ...series],
     cursor: { drag: { x: true, y: false, setScale: !zoomed } },

@@ -5,7 +5,7 @@ import { callOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { count, isKnown, rate } from '../../core/numbers.js';
 import { go, to } from '../../core/router.js';
-import { can, isOnCall } from '../../core/session.js';
+import { can, isForeign, isOnCall } from '../../core/session.js';
 import { changeState, HaltButton } from '../../parts/changes.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Field, Tick, Text } from '../../parts/field.js';
@@ -18,7 +18,7 @@ export function Actions({ sale, etag, state, live, again }) {
     close();
     again();
   };
-  const may = can('operate');
+  const may = can('operate') && !isForeign(sale);
   const is = (...states) => states.includes(sale.state);
   const dialogs = { publish: Publish, end: End, move: Move, clone: Clone, remove: Remove, rebuild: Rebuild, drain: DrainEnd };
   const Open = dialogs[open];

@@ -5,7 +5,7 @@ import { pathOf } from '../../calls/calls.js';
 import { useLive } from '../../core/live.js';
 import { useLoad } from '../../core/load.js';
 import { to } from '../../core/router.js';
-import { can } from '../../core/session.js';
+import { can, isForeign } from '../../core/session.js';
 import { duration, time } from '../../core/times.js';
 import { StockBar } from '../../parts/bar.js';
 import { Chip, GateChip, saleState } from '../../parts/chips.js';
@@ -44,7 +44,9 @@ export function Campaign({ id, query }) {
   if (!template.data) return html`<${Loading} lines=${6} />`;
   const sale = joined(template.data, streamed, stock.data);
   const state = saleState(sale, live.now);
-  const tab = query.tab || 'live';
+  const foreign = isForeign(sale);
+  const tabs = foreign ? TABS.filter(([word]) => word === 'live' || word === 'terms') : TABS;
+  const tab = tabs.some(([word]) => word === query.tab) ? query.tab : 'live';
   const again = () => {
     template.again();
     stock.again();
@@ -62,8 +64,8 @@ export function Campaign({ id, query }) {
     <${ProblemNote} problem=${template.problem} again=${again} />
     <section class="panel"><${StockBar} sale=${sale} isStale=${Boolean(streamed) && live.isStale} />
       ${streamed && state !== 'upcoming' && html`<${Pace} sale=${sale} state=${state} isStale=${live.isStale} />`}</section>
-    <${Tabs} tabs=${TABS} present=${tab} address=${(word) => to(['campaign', id], { tab: word })} />
-    ${tab === 'live' && html`<${Live} sale=${sale} state=${state} live=${live} />`}
+    <${Tabs} tabs=${tabs} present=${tab} address=${(word) => to(['campaign', id], { tab: word })} />
+    ${tab === 'live' && (foreign ? html`<${Foreign} sale=${sale} state=${state} live=${live} />` : html`<${Live} sale=${sale} state=${state} live=${live} />`)}
     ${tab === 'report' && html`<${Report} sale=${sale} /><${Compare} sale=${sale} other=${query.with} />`}
     ${tab === 'stock' && html`<${Stock} sale=${sale} query=${query} />`}
     ${tab === 'people' && html`<${People} sale=${sale} />`}
@@ -80,6 +82,11 @@ function Live({ sale, state, live }) {
   return html`${state === 'upcoming' && html`<${Readiness} sale=${sale} now=${live.now} />`}
     <${Rates} sale=${sale} />
     <${Funnel} sale=${sale} />`;
+}
+
+function Foreign({ sale, state, live }) {
+  return html`${state === 'upcoming' && html`<${Readiness} sale=${sale} now=${live.now} />`}
+    <${Empty} title="A sale of merchant ${sale.merchant_id}">You see its stock, and may pause it, since you are on call. The rest is for keys of that merchant.<//>`;
 }
 
 function Pace({ sale, state, isStale }) {

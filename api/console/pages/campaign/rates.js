@@ -4,7 +4,7 @@ import { html, useMemo, useState } from '../../core/view.js';
 import { pathOf } from '../../calls/calls.js';
 import { historyOf, useLive } from '../../core/live.js';
 import { useLoad } from '../../core/load.js';
-import { time } from '../../core/times.js';
+import { duration, time } from '../../core/times.js';
 import { Chart } from '../../parts/chart.js';
 import { Empty, Read } from '../../parts/problem.js';
 import { actionInWords } from '../record/record_list.js';
@@ -54,15 +54,16 @@ function Drawn({ data, audit, zoom, isOver }) {
   if (rates[0].length === 0) {
     return html`<${Empty} title=${isOver ? 'Nobody claimed' : 'Nobody has claimed yet'}>The line begins with the first claim; grants are none.<//>`;
   }
+  const isOfDays = rates[0][rates[0].length - 1] - rates[0][0] > 86_400;
   return html`
     ${!data.complete && html`<div class="note warn">Not all of this span could be read: the counts are too low.</div>`}
     <h3>Answers a second</h3>
     <${Chart} columns=${rates} lines=${lines} moments=${moments} zoomed=${zoom} unit="/s" label="Answers to claims a second" />
     <h3>How long answers took, in milliseconds</h3>
     <${Chart} columns=${waits} lines=${WAIT_LINES} moments=${moments} zoomed=${zoom} label="How long answers took, in milliseconds" height=${160} />
-    <p class="help">Drag over a span to look closer. Each step is ${data.step_seconds} s.</p>
+    <p class="help">Drag over a span to look closer. Each step is ${duration(data.step_seconds * 1000)}.</p>
     ${moments.length > 0 && html`<ol class="moments">${moments.map((moment) => html`<li key=${moment.id}>
-      <span>${time(moment.at * 1000, 'clock')}</span> ${moment.text}</li>`)}</ol>`}`;
+      <span>${time(moment.at * 1000, isOfDays ? 'minute' : 'clock')}</span> ${moment.text}</li>`)}</ol>`}`;
 }
 
 const sum = (counts) => Object.values(counts).reduce((all, one) => all + one, 0);
@@ -73,7 +74,8 @@ function columnsOf({ points: all, step_seconds: step }) {
   const points = first < 0 ? [] : all.slice(Math.max(0, first - 1));
   // A point stands for its whole step: it is drawn in the middle.
   const at = points.map((point) => Date.parse(point.at) / 1000 + step / 2);
-  const each = (value) => Math.round((10 * value) / step) / 10;
+  // Few answers in a long step are few, and not none.
+  const each = (value) => Number((value / step).toPrecision(3));
   const rates = [at, points.map((p) => each(p.landed + p.accepted)), points.map((p) => each(sum(p.refused)))];
   const lines = [...RATE_LINES];
   if (points.some((p) => sum(p.unknown) > 0)) {
