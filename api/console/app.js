@@ -5,7 +5,7 @@ import { findUnanswered } from './core/actions.js';
 import { ask } from './core/api.js';
 import { startLive, stopLive } from './core/live.js';
 import { useRoute } from './core/router.js';
-import { session, useSession } from './core/session.js';
+import { can, session, useSession } from './core/session.js';
 import { show as showTheme } from './core/theme.js';
 import { Shell, pages } from './parts/shell.js';
 import { Toasts } from './parts/toasts.js';
@@ -36,7 +36,7 @@ function App() {
   const name = parts[0] || (pages()[0] || ['now'])[0];
   const isIn = identity !== null && !locked;
   useEffect(() => {
-    if (isIn) startLive();
+    if (isIn && can('read')) startLive();
     else stopLive();
   }, [isIn]);
   useEffect(() => {
@@ -49,7 +49,8 @@ function App() {
   return html`
     <div class=${locked ? 'locked' : ''} inert=${locked}>
       <${Shell} present=${BELOW[name] || name} key=${identity.key_id || 'platform'}>
-        ${Page ? html`<${Page} key=${parts.join('/')} id=${parts[1]} parts=${parts} query=${query} />`
+        ${!can('read') ? html`<${Empty} title="This key opens no page">It is for a system, such as a checkout. Sign in with a key that may read.<//>`
+    : Page ? html`<${Page} key=${parts.join('/')} id=${parts[1]} parts=${parts} query=${query} />`
     : html`<${Empty} title="There is no such page">Choose one from the navigation.<//>`}
       <//>
     </div>

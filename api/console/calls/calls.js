@@ -25,7 +25,7 @@ const CALLS = {
   get_claim_story: ['GET', '/v1/claim-states/{id}/story', 'read_at late payments.payment_ref payments.confirmed_at payments.actor hops.hop hops.state hops.at hops.took_ms hops.usual_p99_ms hops.late hops.why hops.coupon_id hops.order_ref hops.stock_from hops.stock_to hops.topic hops.partition hops.offset hops.binlog_file hops.binlog_position hops.gtid hops.code'],
   get_console_session: ['GET', '/v1/console/session', 'csrf_token key_id name merchant_id scopes is_on_call ends_at'],
   get_coupon: ['GET', '/v1/coupons/{id}', 'id status user_id template_id claim_id claimed_at valid_from valid_until held_until used_at order_ref given_back_by locked_for.order_ref locked_for.locked_until replaces replaced_by changed_at'],
-  get_expiry: ['GET', '/v1/expiry', 'overdue.coupons overdue.more lateness.p99_ms lateness.max_ms next_24_hours.from next_24_hours.coupons next_24_hours.more'],
+  get_expiry: ['GET', '/v1/expiry', 'overdue.coupons overdue.more lateness.flips lateness.p99_ms lateness.max_ms next_24_hours.from next_24_hours.coupons next_24_hours.more'],
   get_finding: ['GET', '/v1/findings/{id}', 'id kind state line expected seen coupons money_minor looks first_seen last_seen template_id user_id claim_id epoch version merchant_id decided_at decided_by reason'],
   get_health: ['GET', '/v1/health', 'now leader publish_lag_seconds list_lag_seconds processes gates_not_loaded.template_id gates_not_loaded.opens_at impact.state impact.sentence impact.claims impact.queued_claims impact.payments impact.lists impact.expiry impact.cause impact.action impact.since impact.also'],
   get_job: ['GET', '/v1/jobs/{id}', 'id template_id rows quantity reason created_at state pending outcomes waits_for ended_at'],
@@ -59,7 +59,7 @@ const CALLS = {
   revoke_coupon: ['POST', '/v1/coupons/{id}/revoke', 'id status'],
   rotate_api_key: ['POST', '/v1/api-keys/{id}/rotate', 'key name'],
   search: ['GET', '/v1/search', 'items.kind items.id items.name items.template_id items.user_id more'],
-  watch_sales: ['GET', '/v1/live', 'now left_out impact.state impact.sentence impact.action templates.id templates.name templates.state templates.claim_starts_at templates.claim_ends_at templates.claim_mode templates.gate_loaded templates.total templates.confirmed templates.held templates.in_flight templates.queued templates.left templates.drift templates.last_second.claims templates.last_second.refused'],
+  watch_sales: ['GET', '/v1/live', 'now left_out impact.state impact.sentence impact.action templates.id templates.name templates.merchant_id templates.state templates.claim_starts_at templates.claim_ends_at templates.claim_mode templates.gate_loaded templates.total templates.confirmed templates.held templates.in_flight templates.queued templates.left templates.drift templates.last_second.claims templates.last_second.refused'],
   whoami: ['GET', '/v1/whoami', 'key_id'],
 };
 

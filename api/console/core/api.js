@@ -44,7 +44,7 @@ export async function call(method, path, more = {}) {
   else if (UNSAFE.includes(method) && identity) headers['x-csrf-token'] = identity.csrf_token;
   const body = more.body === undefined ? undefined : JSON.stringify(more.body);
   const late = AbortSignal.timeout ? AbortSignal.timeout(ANSWER_MS) : undefined;
-  const signal = more.signal || late;
+  const signal = more.signal && late && AbortSignal.any ? AbortSignal.any([more.signal, late]) : more.signal || late;
   let answer;
   let text;
   try {

@@ -3,7 +3,8 @@
 import { store, useStore, useTicks } from './store.js';
 import { pathOf } from '../calls/calls.js';
 import { ask } from './api.js';
-import { session } from './session.js';
+import { isKnown } from './numbers.js';
+import { can, session } from './session.js';
 
 /** Older figures are shown as old, in ms. */
 export const STALE_MS = 3_000;
@@ -45,7 +46,7 @@ export function stopLive() {
 document.addEventListener('visibilitychange', () => {
   const isIn = session.get().identity && !session.get().locked;
   if (document.hidden) stopLive();
-  else if (isIn) startLive();
+  else if (isIn && can('read')) startLive();
 });
 
 function again() {
@@ -62,28 +63,38 @@ function take(event) {
   } catch {
     return;
   }
-  const templates = sample.templates && sample.templates.map(shaped);
-  for (const sale of templates || []) note(sale, sample.now);
+  const templates = sample.templates && sample.templates.map(shaped).map((sale) => paced(sale, sample.now));
   state.set({ sample: { ...sample, templates }, at: performance.now(), connected: true });
 }
 
 /**
  * A sale as the pages have it: its state is the template's own, since what the window makes of that changes between two samples
- * too, and the rates of the last second have names. Null: not known.
+ * too, and what the api that answers counted in the last second has names. Null: not known.
  * @param {import('../calls/answers.js').LiveTemplate} sale
  */
 export function shaped({ last_second: second, ...sale }) {
   return {
     ...sale, state: sale.state === 'paused' ? 'paused' : 'published',
-    claims_per_second: second ? second.claims : null, refusals: second ? second.refused : null,
+    claims_here: second ? second.claims : null, refusals: second ? second.refused : null,
   };
 }
 
-function note(sale, now) {
+/**
+ * Adds what all apis together gave out in the last second: what left the stock since the sample before. Where more came back
+ * than left, as after a top-up, it is at least what this api gave out.
+ */
+function paced(sale, now) {
   const rows = history.get(sale.id) || [];
-  rows.push({ at: Date.parse(now) / 1000, rate: sale.claims_per_second ?? null, left: sale.left ?? null });
+  const at = Date.parse(now) / 1000;
+  const before = rows[rows.length - 1];
+  const isNext = before !== undefined && at > before.at && at - before.at < STALE_MS / 1000;
+  const gone = isNext && isKnown(before.left) && isKnown(sale.left) ? (before.left - sale.left) / (at - before.at) : null;
+  const known = [gone, sale.claims_here].filter(isKnown);
+  const given = known.length > 0 ? Math.max(0, ...known) : null;
+  rows.push({ at, rate: given, left: sale.left ?? null });
   if (rows.length > HISTORY) rows.shift();
   history.set(sale.id, rows);
+  return { ...sale, given_per_second: given };
 }
 
 /** Returns the samples of a sale since the page was opened, at most five minutes. */

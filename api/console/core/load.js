@@ -15,19 +15,29 @@ export function useLoad(path, everyMs = 0) {
   const [turn, next] = useState(0);
   const { locked } = useStore(session);
   const again = useCallback(() => next((n) => n + 1), []);
+  // An answer that takes longer than `everyMs` is waited for: giving it up for the next one would never show any.
+  const waits = useRef(false);
   useEffect(() => {
     if (path === null || locked) return undefined;
     const left = new AbortController();
+    waits.current = true;
     set((old) => (old.of === path ? { ...old, loading: true } : { data: null, etag: null, problem: null, loading: true, of: path }));
     call('GET', path, { signal: left.signal }).then(
-      ({ body, etag }) => set({ data: body, etag, problem: null, loading: false, of: path }),
-      (problem) => left.signal.aborted || set((old) => ({ ...old, problem, loading: false })),
+      ({ body, etag }) => {
+        waits.current = false;
+        set({ data: body, etag, problem: null, loading: false, of: path });
+      },
+      (problem) => {
+        if (left.signal.aborted) return;
+        waits.current = false;
+        set((old) => ({ ...old, problem, loading: false }));
+      },
     );
     return () => left.abort();
   }, [path, turn, locked]);
   useEffect(() => {
     if (!everyMs || path === null) return undefined;
-    const timer = setInterval(() => document.hidden || again(), everyMs);
+    const timer = setInterval(() => document.hidden || waits.current || again(), everyMs);
     return () => clearInterval(timer);
   }, [path, everyMs]);
   const isOfPath = state.of === path;

@@ -25,9 +25,10 @@ export function partsOfStock(sale) {
   const sum = parts.reduce((so_far, part) => so_far + part.value, 0);
   const rest = total - sum;
   const lacks = named.filter((part) => !isKnown(part.value)).map((part) => part.name);
-  const verdict = verdictOf(sale, rest, lacks);
+  // Too many to tell apart at each look, which is no lack of knowledge: together they are what landed.
+  const isLanded = lacks.length > 0 && lacks.every((name) => name === 'confirmed' || name === 'held');
+  const verdict = verdictOf(sale, lacks.length === 0 || isLanded);
   if (rest > 0) {
-    const isLanded = lacks.length > 0 && lacks.every((name) => name === 'confirmed' || name === 'held');
     if (isLanded) parts.unshift({ name: 'landed', text: 'landed', value: rest });
     else if (lacks.length > 0) parts.push({ name: 'unknown', text: 'not known', value: rest });
     else if (verdict === 'drift') parts.push({ name: 'drift', text: 'drift', value: rest });
@@ -40,7 +41,7 @@ export function partsOfStock(sale) {
   return { all: Math.max(total, sum, 1), parts, verdict };
 }
 
-function verdictOf(sale, rest, lacks) {
+function verdictOf(sale, isWhole) {
   if (isKnown(sale.drift)) return sale.drift === 0 ? 'holds' : 'drift';
-  return lacks.length > 0 && rest !== 0 && !isKnown(sale.left) ? 'unknown' : 'settling';
+  return isWhole ? 'settling' : 'unknown';
 }

@@ -80,6 +80,12 @@ export function isOnCall() {
   return identity !== null && identity.is_on_call;
 }
 
+/** Whether a sale is another merchant's, which only those on call see: its stock and its pause, and nothing else of it. */
+export function isForeign(sale) {
+  const { identity } = session.get();
+  return identity !== null && Boolean(sale.merchant_id) && String(sale.merchant_id) !== String(identity.merchant_id);
+}
+
 export function canHalt() {
   return can('operate') || isOnCall();
 }

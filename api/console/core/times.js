@@ -18,6 +18,11 @@ export function time(instant, format = 'full') {
   return instant ? formats[format].format(new Date(instant)) : '—';
 }
 
+/** A sentence of the api with its instants in the reader's time. */
+export function inLocalTime(sentence) {
+  return sentence.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (instant) => time(instant));
+}
+
 /** Writes a duration: `2 d 3 h`, `12 min 4 s`, `4.2 s`. */
 export function duration(ms) {
   if (ms === null || ms === undefined) return 'not known';

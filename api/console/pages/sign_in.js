@@ -4,6 +4,7 @@
 import { html, useEffect, useRef, useState } from '../core/view.js';
 import { ask } from '../core/api.js';
 import { session } from '../core/session.js';
+import { inLocalTime } from '../core/times.js';
 import { Field, Text } from '../parts/field.js';
 import { Icon } from '../parts/icons.js';
 
@@ -36,7 +37,7 @@ export function SignIn({ why, of }) {
   return html`<${Place} class="sign-in" ref=${place} aria-label="Sign in" onCancel=${(event) => event.preventDefault()} onClose=${stay}>
     <form onSubmit=${submit}>
       <h1><${Icon} name="sales" size=${28} /> Coupons</h1>
-      ${why && html`<p class="note warn" role="status">${why} Sign in again: what you typed is still there.</p>`}
+      ${why && html`<p class="note warn" role="status">${inLocalTime(why)} Sign in again: what you typed is still there.</p>`}
       ${of && html`<p class="small">You were signed in as <strong>${of.name}</strong>.</p>`}
       <${Field} id="key" label="API key" wrong=${wrong} help="It stays between this page and the api, and is not kept by the browser.">
         <${Text} id="key" type="password" value=${key} change=${type} wrong=${wrong} spellcheck=${false} required />

@@ -20,12 +20,12 @@ export function StockBar({ sale, isStale, figures = true }) {
       ${parts.filter((part) => part.value > 0).map((part) => html`<span key=${part.name} class="part ${part.name}" title="${count(part.value)} ${part.text}"
         style=${{ flexGrow: part.value / all }}></span>`)}
     </div>
-    ${figures && html`<${Equation} sale=${sale} parts=${parts} verdict=${verdict} />`}
+    ${figures && html`<${Equation} sale=${sale} parts=${parts} verdict=${verdict} isStale=${isStale} />`}
   </div>`;
 }
 
 /** The same in figures. Parts that a sale does not have are left out; what is not known is said. */
-function Equation({ sale, parts, verdict }) {
+function Equation({ sale, parts, verdict, isStale }) {
   const [mark, word, help] = VERDICTS[verdict];
   const show = parts.length ? parts : [{ name: 'left', text: 'left', value: 0 }];
   const what = verdict === 'drift' && isKnown(sale.drift) ? `drift ${signed(sale.drift)}` : word;
@@ -35,6 +35,6 @@ function Equation({ sale, parts, verdict }) {
       <span class="swatch ${part.name}" aria-hidden="true"></span>
       <b>${isKnown(sale.total) ? count(Math.abs(part.value)) : ''}</b> ${part.text}</span>`)}
     <span class="term"><span class="op">=</span><b>${count(sale.total)}</b> total</span>
-    <span class="verdict ${verdict}" title=${help}><span aria-hidden="true">${mark}</span> ${what}</span>
+    <span class="verdict ${verdict}" title=${help}><span aria-hidden="true">${mark}</span> ${what}${isStale && verdict !== 'unknown' ? ' when last seen' : ''}</span>
   </p>`;
 }

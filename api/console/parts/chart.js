@@ -10,6 +10,29 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+/** Room for the number of a mark, in CSS pixels: marks that are nearer to each other share a line. */
+const MARK_WIDTH = 28;
+
+/** The marks within a plot, by their place; those that are too near to each other are one. */
+function groups(plot, list, near) {
+  const found = [];
+  list.forEach((mark, at) => {
+    const x = Math.round(plot.valToPos(mark.at, 'x', true));
+    if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) return;
+    const before = found[found.length - 1];
+    if (before && x - before.x < near) before.last = at + 1;
+    else found.push({ x, first: at + 1, last: at + 1 });
+  });
+  return found;
+}
+
+/** Places of values with nothing beside them: a line does not show those, a point does. */
+function alone(plot, series) {
+  const values = plot.data[series];
+  const has = (at) => values[at] !== null && values[at] !== undefined;
+  return [...values.keys()].filter((at) => has(at) && !has(at - 1) && !has(at + 1));
+}
+
 /** Thin lines that mark moments, with a number each. */
 function marks(list) {
   return {
@@ -21,16 +44,18 @@ function marks(list) {
         ctx.strokeStyle = colour('--accent');
         ctx.fillStyle = colour('--accent');
         ctx.font = `600 ${12 * scale}px system-ui, sans-serif`;
-        list().forEach((mark, at) => {
-          const x = Math.round(plot.valToPos(mark.at, 'x', true));
-          if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) return;
+        for (const { x, first, last } of groups(plot, list(), MARK_WIDTH * scale)) {
           ctx.setLineDash([4 * scale, 3 * scale]);
           ctx.beginPath();
           ctx.moveTo(x, plot.bbox.top);
           ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
           ctx.stroke();
-          ctx.fillText(String(at + 1), x + 5 * scale, plot.bbox.top + 11 * scale);
-        });
+          const number = first === last ? String(first) : `${first}–${last}`;
+          // Beside the line, on the side where there is room.
+          const isAtEnd = x + MARK_WIDTH * scale > plot.bbox.left + plot.bbox.width;
+          ctx.textAlign = isAtEnd ? 'right' : 'left';
+          ctx.fillText(number, x + (isAtEnd ? -5 : 5) * scale, plot.bbox.top + 11 * scale);
+        }
         ctx.restore();
       },
     },
@@ -54,12 +79,12 @@ function options(width, height, lines, list, zoomed, unit) {
   const axis = { stroke: colour('--muted'), grid: { stroke: colour('--line'), width: 1 }, ticks: { stroke: colour('--line'), width: 1 } };
   const series = lines.map((line) => ({
     label: line.name, stroke: colour(line.colour), width: 2, spanGaps: false,
-    fill: line.filled ? `${colour(line.colour)}22` : undefined, points: { show: false },
+    fill: line.filled ? `${colour(line.colour)}22` : undefined, points: { show: true, size: 5, filter: alone },
     value: (_, value) => (value === null || value === undefined ? '—' : `${value} ${line.unit || unit || ''}`),
   }));
   return {
     width, height, legend: { live: true }, plugins: [marks(list)],
-    scales: { y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.1)] } },
+    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [{ ...axis, values: hours, space: 70 }, { ...axis, size: 56 }],
     series: [{ label: 'Time', value: (_, at) => (at ? time(at * 1000, 'clock') : '—') }, ...series],
     cursor: { drag: { x: true, y: false, setScale: !zoomed } },

@@ -18,8 +18,14 @@ const KINDS = {
 };
 const MARKS = { good: '●', info: '◆', warn: '▲', bad: '■', plain: '○', hatched: '?' };
 
+/** `invalid_user_id` is “Invalid user id”. */
+function inWords(word) {
+  const text = String(word).replaceAll('_', ' ');
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function Chip({ word, text, kind }) {
-  const [known, knownKind] = KINDS[word] || [String(word ?? 'not known').replaceAll('_', ' '), 'plain'];
+  const [known, knownKind] = KINDS[word] || [inWords(word ?? 'not known'), 'plain'];
   const shown = kind || knownKind;
   return html`<span class="chip ${shown}"><span aria-hidden="true">${MARKS[shown]}</span>${text || known}</span>`;
 }

@@ -14,6 +14,9 @@ export function Dialog({ title, close, children, wide }) {
   useEffect(() => {
     const before = document.activeElement;
     if (!box.current.open) box.current.showModal();
+    // Not the button that closes it, which is the first of all.
+    const first = box.current.querySelector('form :is(input, select, textarea)');
+    if (first) first.focus();
     return () => before && before.focus && before.focus();
   }, []);
   const cancel = (event) => {

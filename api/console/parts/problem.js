@@ -1,6 +1,7 @@
 // Refusals and empty places, in words.
 
 import { html } from '../core/view.js';
+import { inLocalTime } from '../core/times.js';
 
 const NOT_MINE = ['PLATFORM_ONLY', 'SCOPE_LACKING'];
 
@@ -8,8 +9,10 @@ const NOT_MINE = ['PLATFORM_ONLY', 'SCOPE_LACKING'];
 export function ProblemNote({ problem, again }) {
   if (!problem) return null;
   if (NOT_MINE.includes(problem.code)) return html`<${Forbidden} problem=${problem} />`;
+  // Nothing is broken: an id has a digit too few, or is another merchant's.
+  if (problem.status === 404) return html`<div class="note" role="status"><p>${problem.message}</p></div>`;
   return html`<div class="note bad" role="alert">
-    <p>${problem.message}</p>
+    <p>${inLocalTime(problem.message)}</p>
     <p class="small">
       ${problem.code && html`<code>${problem.code}</code>${' '}`}
       ${problem.requestId && html`request <code>${problem.requestId}</code>${' '}`}
@@ -26,6 +29,12 @@ function Forbidden({ problem }) {
 
 export function Empty({ title, children }) {
   return html`<div class="empty"><p class="empty-title">${title}</p><p>${children}</p></div>`;
+}
+
+/** A warning of the api without the field's name in front of it, which is for programs. */
+export function inWords(warning) {
+  const text = warning.replace(/^[a-z_.]+: /, '');
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** Grey lines where something will be. */

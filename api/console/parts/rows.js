@@ -10,7 +10,7 @@ export function Table({ columns, rows, keyOf, label }) {
   return html`<div class="table-place"><table class="rows" aria-label=${label}>
     <thead><tr>${columns.map((column) => html`<th key=${column.name} scope="col" class=${column.kind || ''}>${column.name}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${keyOf(row)}>
-      ${columns.map((column) => html`<td key=${column.name} class=${column.kind || ''} data-name=${column.name}>${column.show(row)}</td>`)}
+      ${columns.map((column) => html`<td key=${column.name} class=${column.kind || ''} data-name=${column.name}><div class="cell">${column.show(row)}</div></td>`)}
     </tr>`)}</tbody>
   </table></div>`;
 }

@@ -16,7 +16,7 @@ export function pages() {
     ['now', 'Now', 'now', can('read')], ['campaigns', 'Campaigns', 'sales', can('read')],
     ['customer', 'Customer', 'customer', can('read')], ['grants', 'Grants', 'grants', can('read')],
     ['health', 'Health', 'health', isOnCall()], ['keys', 'Keys', 'keys', can('admin')],
-    ['record', 'Record', 'record', can('read')], ['findings', 'Findings', 'later', can('read')],
+    ['record', 'Record', 'record', can('read')], ['findings', 'Findings', 'finding', can('read')],
   ];
   return all.filter(([, , , may]) => may);
 }
@@ -39,7 +39,7 @@ export function Shell({ present, children }) {
     </header>
     <nav class="side" aria-label="Pages">${all.map(link)}</nav>
     <main id="main" tabindex="-1">
-      <${FirstSentence} />
+      ${can('read') && html`<${FirstSentence} />`}
       <${Unanswered} />
       ${children}
     </main>

@@ -82,6 +82,7 @@ pub(super) static SOURCES: &[Source] = sources![
     "pages/record/record_list.js",
     "pages/sign_in.js",
     "parts/bar.js",
+    "parts/campaign_link.js",
     "parts/changes.js",
     "parts/chart.js",
     "parts/chips.js",

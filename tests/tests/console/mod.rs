@@ -2,6 +2,7 @@
 
 /// The full tier: CONTRIBUTING.md, "Two tiers".
 mod full {
+    mod browser;
     mod outage;
     mod queue;
 }

@@ -93,7 +93,8 @@ impl Browser {
         timeout(ANSWER_MAX, self.child.wait()).await.unwrap().unwrap();
     }
 
-    async fn call(&mut self, method: &str, params: Value) -> Value {
+    /// Sends a command of the protocol to the page, and returns its result.
+    pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         self.sent += 1;
         let mut command = json!({ "id": self.sent, "method": method, "params": params });
         if let Some(session) = &self.session {

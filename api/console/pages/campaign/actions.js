@@ -5,7 +5,7 @@ import { callOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { count, isKnown, rate } from '../../core/numbers.js';
 import { go, to } from '../../core/router.js';
-import { can, isOnCall } from '../../core/session.js';
+import { can, isForeign, isOnCall } from '../../core/session.js';
 import { changeState, HaltButton } from '../../parts/changes.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Field, Tick, Text } from '../../parts/field.js';
@@ -18,7 +18,7 @@ export function Actions({ sale, etag, state, live, again }) {
     close();
     again();
   };
-  const may = can('operate');
+  const may = can('operate') && !isForeign(sale);
   const is = (...states) => states.includes(sale.state);
   const dialogs = { publish: Publish, end: End, move: Move, clone: Clone, remove: Remove, rebuild: Rebuild, drain: DrainEnd };
   const Open = dialogs[open];
@@ -39,7 +39,7 @@ export function Actions({ sale, etag, state, live, again }) {
 
 /** The sale as it runs, in a line. */
 function Impact({ sale, live }) {
-  const speed = isKnown(sale.claims_per_second) ? `${rate(sale.claims_per_second)} claims a second` : 'claims a second not known';
+  const speed = isKnown(sale.given_per_second) ? `${rate(sale.given_per_second)} given out a second` : 'how fast it sells is not known';
   return html`<p class="impact ${live.isStale ? 'is-stale' : ''}"><b>${count(sale.left)}</b> left, ${speed}${live.isStale ? ' (old figures)' : ''}.</p>`;
 }
 

@@ -5,13 +5,13 @@ import { pathOf } from '../../calls/calls.js';
 import { useLive } from '../../core/live.js';
 import { useLoad } from '../../core/load.js';
 import { to } from '../../core/router.js';
-import { can } from '../../core/session.js';
+import { can, isForeign } from '../../core/session.js';
 import { duration, time } from '../../core/times.js';
 import { StockBar } from '../../parts/bar.js';
 import { Chip, GateChip, saleState } from '../../parts/chips.js';
 import { Tabs } from '../../parts/field.js';
 import { Figure, LastSeen } from '../../parts/figure.js';
-import { Empty, Loading, ProblemNote } from '../../parts/problem.js';
+import { Empty, inWords, Loading, ProblemNote } from '../../parts/problem.js';
 import { RecordList } from '../record/record_list.js';
 import { rate } from '../../core/numbers.js';
 import { Readiness } from '../now/readiness.js';
@@ -44,26 +44,28 @@ export function Campaign({ id, query }) {
   if (!template.data) return html`<${Loading} lines=${6} />`;
   const sale = joined(template.data, streamed, stock.data);
   const state = saleState(sale, live.now);
-  const tab = query.tab || 'live';
+  const foreign = isForeign(sale);
+  const tabs = foreign ? TABS.filter(([word]) => word === 'live' || word === 'terms') : TABS;
+  const tab = tabs.some(([word]) => word === query.tab) ? query.tab : 'live';
   const again = () => {
     template.again();
     stock.again();
   };
   return html`<div class="page">
-    <header class="page-head">
+    <header class="page-head ${streamed && live.isStale ? 'has-stale' : ''}">
       <h1>${sale.name}</h1>
       <${Chip} word=${state} />
-      ${sale.state !== 'draft' && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
+      ${sale.state !== 'draft' && sale.state !== 'ended' && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
       <${LastSeen} live=${streamed ? live : { isStale: false }} />
     </header>
     <p class="subtitle">${sale.discount_text} · ${when(sale, state, live.now)}</p>
-    ${(template.data.warnings || []).map((warning) => html`<div key=${warning} class="note warn">${warning}</div>`)}
+    ${(template.data.warnings || []).map((warning) => html`<div key=${warning} class="note warn">${inWords(warning)}</div>`)}
     <${Actions} sale=${sale} etag=${template.etag} state=${state} live=${live} again=${again} />
     <${ProblemNote} problem=${template.problem} again=${again} />
     <section class="panel"><${StockBar} sale=${sale} isStale=${Boolean(streamed) && live.isStale} />
       ${streamed && state !== 'upcoming' && html`<${Pace} sale=${sale} state=${state} isStale=${live.isStale} />`}</section>
-    <${Tabs} tabs=${TABS} present=${tab} address=${(word) => to(['campaign', id], { tab: word })} />
-    ${tab === 'live' && html`<${Live} sale=${sale} state=${state} live=${live} />`}
+    <${Tabs} tabs=${tabs} present=${tab} address=${(word) => to(['campaign', id], { tab: word })} />
+    ${tab === 'live' && (foreign ? html`<${Foreign} sale=${sale} state=${state} live=${live} />` : html`<${Live} sale=${sale} state=${state} live=${live} />`)}
     ${tab === 'report' && html`<${Report} sale=${sale} /><${Compare} sale=${sale} other=${query.with} />`}
     ${tab === 'stock' && html`<${Stock} sale=${sale} query=${query} />`}
     ${tab === 'people' && html`<${People} sale=${sale} />`}
@@ -82,11 +84,16 @@ function Live({ sale, state, live }) {
     <${Funnel} sale=${sale} />`;
 }
 
+function Foreign({ sale, state, live }) {
+  return html`${state === 'upcoming' && html`<${Readiness} sale=${sale} now=${live.now} />`}
+    <${Empty} title="A sale of merchant ${sale.merchant_id}">You see its stock, and may pause it, since you are on call. The rest is for keys of that merchant.<//>`;
+}
+
 function Pace({ sale, state, isStale }) {
   const soldOut = minutesLeft(sale);
   return html`<div class="pace ${isStale ? 'is-stale' : ''}">
     <dl class="figures">
-      <${Figure} name="Claims a second" value=${sale.claims_per_second} text=${rate(sale.claims_per_second)} />
+      <${Figure} name="Coupons a second" value=${sale.given_per_second} text=${rate(sale.given_per_second)} />
       ${state === 'open' && html`<${Figure} name="Sold out in" value=${soldOut.text} />`}
     </dl>
     <${Refusals} refusals=${sale.refusals} />
@@ -96,8 +103,9 @@ function Pace({ sale, state, isStale }) {
 function when(sale, state, now) {
   const begins = Date.parse(sale.claim_starts_at);
   const ends = Date.parse(sale.claim_ends_at);
+  if (state === 'ended') return html`its window was ${time(sale.claim_starts_at, 'minute')} to ${time(sale.claim_ends_at, 'minute')}`;
   if (now < begins) return html`opens ${time(sale.claim_starts_at, 'minute')}, in <b>${duration(begins - now)}</b>`;
-  if (now < ends && state !== 'ended') return html`closes ${time(sale.claim_ends_at, 'minute')}, in <b>${duration(ends - now)}</b>`;
+  if (now < ends) return html`closes ${time(sale.claim_ends_at, 'minute')}, in <b>${duration(ends - now)}</b>`;
   return html`was open until ${time(sale.claim_ends_at, 'minute')}`;
 }
 

@@ -4,6 +4,7 @@ import { html } from '../../core/view.js';
 import { pathOf } from '../../calls/calls.js';
 import { useList, useLoad } from '../../core/load.js';
 import { refine } from '../../core/router.js';
+import { campaignOption } from '../../parts/campaign_link.js';
 import { Choice, Field } from '../../parts/field.js';
 import { Read } from '../../parts/problem.js';
 import { Table } from '../../parts/rows.js';
@@ -11,7 +12,7 @@ import { figuresOf } from './report.js';
 
 export function Compare({ sale, other }) {
   const list = useList(pathOf('list_templates'), { limit: 100 });
-  const options = [['', 'Choose a campaign'], ...list.rows.filter((row) => row.id !== sale.id && row.state !== 'draft').map((row) => [row.id, row.name])];
+  const options = [['', 'Choose a campaign'], ...list.rows.filter((row) => row.id !== sale.id && row.state !== 'draft').map(campaignOption)];
   return html`<section class="panel no-print" aria-label="Comparison">
     <header class="panel-head"><h2>Beside another sale</h2></header>
     <${Field} id="with" label="Compare with"><${Choice} id="with" value=${other || ''} change=${(id) => refine({ with: id })} options=${options} /><//>

@@ -29,9 +29,10 @@ export function Steps({ report }) {
       <span class="funnel-name">${step.name}</span>
       <span class="funnel-bar"><span style=${{ width: `${(100 * (step.value || 0)) / all}%` }}></span></span>
       <b>${step.value === null ? html`<span class="not-known">not known</span>` : count(step.value)}</b>
-      <span class="muted small">${at > 0 && steps[at - 1].value ? percent(percentOf(step.value, steps[at - 1].value)) : ''}</span>
+      <span class="muted small">${at > 0 && steps[at - 1].value && step.value <= steps[at - 1].value ? percent(percentOf(step.value, steps[at - 1].value)) : ''}</span>
     </li>`)}
   </ol>
+  ${answers && stock.landed > requests && html`<p class="help">Requests are counted some seconds later than coupons; one may ask for several, and a grant is none.</p>`}
   ${answers && html`<${Reasons} title="Refused" counts=${answers.refused} all=${answers.requests} />
     <${Reasons} title="Undecided, the same key finds out" counts=${answers.unknown} all=${answers.requests} />`}`;
 }

@@ -28,6 +28,6 @@ export function Terms({ sale }) {
   ];
   return html`<section class="panel" aria-label="Terms">
     <dl class="terms">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-    <p class="help">Times are of ${zoneName}.</p>
+    <p class="help">Times are those of ${zoneName}.</p>
   </section>`;
 }

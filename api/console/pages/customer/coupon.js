@@ -7,6 +7,7 @@ import { useLoad } from '../../core/load.js';
 import { go, to } from '../../core/router.js';
 import { can } from '../../core/session.js';
 import { readLocal, time, toLocal, zoneName } from '../../core/times.js';
+import { CampaignLink } from '../../parts/campaign_link.js';
 import { Chip } from '../../parts/chips.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Field } from '../../parts/field.js';
@@ -32,9 +33,9 @@ function Body({ coupon, again }) {
       <button class="quiet-danger" onClick=${() => setOpen('revoke')}>Revoke…</button>
     </div>`}
     <section class="panel"><dl class="terms">${rowsOf(coupon).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section>
-    <${Story} claim=${coupon.claim_id} template=${coupon.template_id} coupon=${coupon.id} />
+    <${Story} key=${`story-${coupon.changed_at}`} claim=${coupon.claim_id} template=${coupon.template_id} coupon=${coupon.id} />
     <section class="panel" aria-label="Record"><header class="panel-head"><h2>What operators did</h2></header>
-      <${RecordList} query=${{ target: `coupons/${coupon.id}` }} /></section>
+      <${RecordList} key=${coupon.changed_at} query=${{ target: `coupons/${coupon.id}` }} /></section>
     ${Open && html`<${Open} coupon=${coupon} close=${() => setOpen(null)} again=${again} />`}`;
 }
 
@@ -42,7 +43,7 @@ function rowsOf(coupon) {
   const link = (kind, id) => html`<a href=${to(['customer', kind, id], kind === 'claim' ? { template: coupon.template_id } : {})}>${id}</a>`;
   const rows = [
     ['State', html`<${Chip} word=${coupon.status} />`], ['User', link('user', coupon.user_id)],
-    ['Campaign', html`<a href=${to(['campaign', coupon.template_id])}>${coupon.template_id}</a>`], ['Claim', link('claim', coupon.claim_id)],
+    ['Campaign', html`<${CampaignLink} id=${coupon.template_id} />`], ['Claim', link('claim', coupon.claim_id)],
     ['Claimed', time(coupon.claimed_at)], ['Valid', `${time(coupon.valid_from)} to ${time(coupon.valid_until)}`],
     ['Held until', coupon.held_until && time(coupon.held_until)], ['Used', coupon.used_at && time(coupon.used_at)],
     ['Order', coupon.order_ref && link('order', coupon.order_ref)], ['Given back by', coupon.given_back_by && link('order', coupon.given_back_by)],

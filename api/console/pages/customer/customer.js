@@ -1,6 +1,6 @@
 // One customer: found by user, coupon, claim or order. Each has an address that can be sent to a colleague.
 
-import { html } from '../../core/view.js';
+import { html, useEffect } from '../../core/view.js';
 import { useLoad } from '../../core/load.js';
 import { pathOf } from '../../calls/calls.js';
 import { go, to } from '../../core/router.js';
@@ -56,6 +56,11 @@ function placeOf(hit) {
 
 function Found({ q, found }) {
   const hits = found.items;
+  // The only one is opened, in the place of the search: the way back leads to what was before it.
+  const only = hits.length === 1 && !found.more ? placeOf(hits[0]) : null;
+  useEffect(() => {
+    if (only) location.replace(only);
+  }, [only]);
   if (hits.length === 0) return html`<${Empty} title="Nothing is called “${q}”">Look whether a digit is missing. Other merchants' customers are not found here.<//>`;
   return html`<ul class="hits">${hits.map((hit) => html`<li key=${hit.kind + hit.id}>
     <a href=${placeOf(hit)}><span class="hit-kind">${hit.kind === 'template' ? 'campaign' : hit.kind}</span> <b>${hit.name || hit.id}</b></a>

@@ -5,6 +5,7 @@ import { callOf, pathOf } from '../../calls/calls.js';
 import { act } from '../../core/actions.js';
 import { useList } from '../../core/load.js';
 import { go } from '../../core/router.js';
+import { campaignOption } from '../../parts/campaign_link.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Choice, Field, Tick } from '../../parts/field.js';
 
@@ -12,7 +13,7 @@ export function GrantOne({ user, close }) {
   const list = useList(pathOf('list_templates'), { state: 'published', limit: 100 });
   const [template, choose] = useState('');
   const [fromStock, set] = useState(true);
-  const options = [['', 'Choose a campaign'], ...list.rows.map((row) => [row.id, row.name])];
+  const options = [['', 'Choose a campaign'], ...list.rows.map(campaignOption)];
   const chosen = list.rows.find((row) => row.id === template);
   const run = async ({ reason }) => {
     if (!chosen) throw new Error('Choose a campaign.');

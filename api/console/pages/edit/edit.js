@@ -108,7 +108,9 @@ function touchesValidity(change) {
 }
 
 function Page({ title, draft, read, running, submit, does, state, tried, unchanged, back, children }) {
-  const wrong = tried || draft.touched ? { ...read.wrong, ...byField(running.problem) } : {};
+  const all = tried || draft.touched ? { ...read.wrong, ...byField(running.problem) } : {};
+  // That a name is missing is no news to whom is about to type it.
+  const wrong = tried || draft.value.name ? all : { ...all, name: undefined };
   const isWrong = Object.keys(read.wrong).length > 0;
   return html`<div class="page">
     <header class="page-head"><h1>${title}</h1>
@@ -123,7 +125,7 @@ function Page({ title, draft, read, running, submit, does, state, tried, unchang
           <button class="main" disabled=${running.running || unchanged}>${running.running ? 'Sending…' : does}</button>
         </footer>
       </form>
-      <aside><${Preview} read=${read} /> ${children}</aside>
+      <aside><${Preview} read=${read} warns=${state === 'draft'} /> ${children}</aside>
     </div>
   </div>`;
 }

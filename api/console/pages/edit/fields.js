@@ -39,7 +39,7 @@ export function Fields({ form, change, wrong, twice, state, isNew }) {
       <${Tick} id="stackable" checked=${form.stackable} change=${set('stackable')} label="May be used with other coupons in one order" />
     </fieldset>
     <fieldset><legend>When it can be claimed</legend>
-      <p class="help">Times are of ${zoneName}.</p>
+      <p class="help">Times are those of ${zoneName}.</p>
       <div class="row">${at('starts', 'Opens')} ${at('ends', 'Closes')}</div>
     </fieldset>
     <fieldset disabled=${!isDraft}><legend>Who gets how many</legend>${promised}
@@ -65,6 +65,12 @@ export function Fields({ form, change, wrong, twice, state, isNew }) {
     </fieldset>`;
 }
 
+/** A time with its zone, and how far that is from UTC where its name does not say it. */
+function zoned(at) {
+  const text = time(at, 'minute');
+  return /(UTC|GMT)\S*$/.test(text) ? text : `${text}, ${offset(at)}`;
+}
+
 /** A time here, with what it is in UTC; of an hour that comes twice, which. */
 function Instant({ name, label, form, change, wrong, either }) {
   const note = either && html`<span class="field-note">This hour comes twice.${' '}
@@ -72,7 +78,7 @@ function Instant({ name, label, form, change, wrong, either }) {
       <option value="earlier">The first, ${offset(either[0])}</option><option value="later">The second, ${offset(either[1])}</option>
     </select></span>`;
   const shown = new Date(form[name]);
-  const help = Number.isNaN(shown.getTime()) ? null : `${time(shown, 'minute')}, ${offset(shown)}`;
+  const help = Number.isNaN(shown.getTime()) ? null : zoned(shown);
   return html`<${Field} id=${name} label=${label} wrong=${wrong} help=${either ? null : help} note=${note}>
     <input id=${name} type="datetime-local" step="1" value=${form[name]} aria-describedby="${name}-help" onInput=${(event) => change({ [name]: event.target.value })} />
   <//>`;

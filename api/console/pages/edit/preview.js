@@ -4,12 +4,13 @@ import { html, useEffect, useState } from '../../core/view.js';
 import { ask } from '../../core/api.js';
 import { count } from '../../core/numbers.js';
 import { duration, time } from '../../core/times.js';
-import { Loading } from '../../parts/problem.js';
+import { inWords, Loading } from '../../parts/problem.js';
 
 /** Pause after the last key before the preview is asked for, in ms. */
 const PAUSE_MS = 350;
 
-export function Preview({ read }) {
+/** `warns`: whether what is probably meant otherwise is said. Of a campaign that is out already it is no news. */
+export function Preview({ read, warns }) {
   const [state, set] = useState({ shown: null, problem: null });
   // A campaign that has no name yet can be looked at all the same.
   const isWrong = Object.keys(read.wrong).some((name) => name !== 'name');
@@ -33,7 +34,7 @@ export function Preview({ read }) {
     ${isWrong && html`<p class="muted small">Something in the form is not right yet.</p>`}
     ${!isWrong && state.problem && html`<p class="wrong">${state.problem.message}</p>`}
     ${state.shown ? html`<${Card} shop=${state.shown.shop} isOld=${isWrong || state.problem !== null} />` : !isWrong && !state.problem && html`<${Loading} />`}
-    ${(state.shown ? state.shown.warnings : []).map((warning) => html`<p key=${warning} class="note warn">${warning}</p>`)}
+    ${(state.shown && warns ? state.shown.warnings : []).map((warning) => html`<p key=${warning} class="note warn">${inWords(warning)}</p>`)}
   </section>`;
 }
 

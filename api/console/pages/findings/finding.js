@@ -8,6 +8,7 @@ import { count } from '../../core/numbers.js';
 import { to } from '../../core/router.js';
 import { can } from '../../core/session.js';
 import { time } from '../../core/times.js';
+import { CampaignLink, CampaignMoney } from '../../parts/campaign_link.js';
 import { Chip } from '../../parts/chips.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Read } from '../../parts/problem.js';
@@ -39,7 +40,7 @@ function Body({ finding, again }) {
     <section class="panel"><p class="note">${finding.line}</p>
       <dl class="terms">${rowsOf(finding).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl></section>
     <section class="panel" aria-label="Record"><header class="panel-head"><h2>What operators did</h2></header>
-      <${RecordList} query=${{ target: `findings/${finding.id}` }} /></section>
+      <${RecordList} key=${finding.state} query=${{ target: `findings/${finding.id}` }} /></section>
     ${chosen && html`<${chosen.Dialog} finding=${finding} close=${() => setOpen(null)} again=${again} />`}`;
 }
 
@@ -48,8 +49,8 @@ function rowsOf(finding) {
   const rows = [
     ['Should be', finding.expected], ['Is', finding.seen],
     ['Coupons', finding.coupons > 0 && count(finding.coupons)],
-    ['Worth at most', finding.money_minor !== undefined && `${count(finding.money_minor)}, in minor units of the campaign’s currency`],
-    ['Campaign', template && html`<a href=${to(['campaign', template])}>${template}</a>`],
+    ['Worth at most', finding.money_minor !== undefined && (template ? html`<${CampaignMoney} id=${template} minor=${finding.money_minor} />` : `${count(finding.money_minor)}, in minor units`)],
+    ['Campaign', template && html`<${CampaignLink} id=${template} />`],
     ['User', user && html`<a href=${to(['customer', 'user', user])}>${user}</a>`],
     ['Claim', claim && html`<a href=${to(['customer', 'claim', claim], { template })}>${claim}</a>`],
     ['Epoch', finding.epoch], ['Version', finding.version], ['Merchant', finding.merchant_id],

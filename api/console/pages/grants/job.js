@@ -1,6 +1,6 @@
 // A job of grants: how far it is, and the outcome of each row.
 
-import { html, useState } from '../../core/view.js';
+import { html, useEffect, useState } from '../../core/view.js';
 import { act } from '../../core/actions.js';
 import { callOf, pathOf } from '../../calls/calls.js';
 import { read } from '../../core/api.js';
@@ -10,6 +10,7 @@ import { count } from '../../core/numbers.js';
 import { to } from '../../core/router.js';
 import { can } from '../../core/session.js';
 import { time } from '../../core/times.js';
+import { CampaignLink } from '../../parts/campaign_link.js';
 import { Chip } from '../../parts/chips.js';
 import { Confirm } from '../../parts/confirm.js';
 import { Choice } from '../../parts/field.js';
@@ -35,8 +36,8 @@ function Body({ job, again }) {
   return html`
     <section class="panel">
       <p class="subtitle">${job.reason}</p>
-      <p><${Chip} word=${job.state} /> ${count(done)} of ${count(job.rows)} rows, ${count(job.quantity)} each, at${' '}
-        <a href=${to(['campaign', job.template_id])}>its campaign</a>. Begun ${time(job.created_at)}${isOver && html`, ended ${time(job.ended_at)}`}.</p>
+      <p><${Chip} word=${job.state} /> ${count(done)} of ${count(job.rows)} rows, ${count(job.quantity)} each, of${' '}
+        <${CampaignLink} id=${job.template_id} />. Begun ${time(job.created_at)}${isOver && html`, ended ${time(job.ended_at)}`}.</p>
       ${job.waits_for && html`<p class="note warn">It waits: <code>${job.waits_for}</code>.</p>`}
       <progress max=${job.rows} value=${done} aria-label="Rows with an outcome">${done}</progress>
       <ul class="reasons">${Object.entries(job.outcomes).map(([name, number]) => html`<li key=${name}><span>${name.replaceAll('_', ' ')}</span><b>${count(number)}</b></li>`)}</ul>
@@ -51,6 +52,8 @@ function Outcomes({ job }) {
   const [outcome, choose] = useState('');
   const [saving, set] = useState(false);
   const list = useList(pathOf('list_job_rows', { id: job.id }), { outcome, limit: 50 });
+  // Rows that had no outcome yet have one now.
+  useEffect(list.again, [job.pending]);
   const options = [['', 'Every outcome'], ...Object.keys(job.outcomes).map((name) => [name, name.replaceAll('_', ' ')])];
   const columns = [
     { name: 'Row', kind: 'number', show: (row) => row.row },

@@ -7,6 +7,7 @@ import { useDraft } from '../../core/draft.js';
 import { useList } from '../../core/load.js';
 import { count, several } from '../../core/numbers.js';
 import { go } from '../../core/router.js';
+import { campaignOption } from '../../parts/campaign_link.js';
 import { useRunning } from '../../parts/confirm.js';
 import { Choice, Field, Text, Tick } from '../../parts/field.js';
 import { ProblemNote } from '../../parts/problem.js';
@@ -25,7 +26,8 @@ export function NewGrants() {
   const users = readUsers(form.text);
   const chosen = templates.rows.find((row) => row.id === form.template);
   const quantity = /^\d{1,3}$/.test(form.quantity) ? Number(form.quantity) : 0;
-  const isReady = chosen && quantity > 0 && form.reason.trim() && users.rows.length > 0 && users.rows.length <= ROWS_MAX;
+  const gets = quantity * users.gets;
+  const isReady = chosen && quantity > 0 && form.reason.trim() && users.gets > 0 && users.rows.length <= ROWS_MAX;
   const submit = (event) => {
     event.preventDefault();
     if (!isReady) return;
@@ -41,7 +43,7 @@ export function NewGrants() {
       go(['grants', answer.body.id]);
     });
   };
-  const options = [['', 'Choose a campaign'], ...templates.rows.map((row) => [row.id, row.name])];
+  const options = [['', 'Choose a campaign'], ...templates.rows.map(campaignOption)];
   return html`<form class="panel" onSubmit=${submit}>
     <h2>Give coupons to a list of users</h2>
     <${Drop} form=${form} change=${draft.change} />
@@ -54,7 +56,7 @@ export function NewGrants() {
     <${Field} id="grant-reason" label="Reason" help="For people who read the record."><${Text} id="grant-reason" value=${form.reason} change=${(reason) => draft.change({ reason })} maxlength="200" /><//>
     <${Tick} id="grant-stock" checked=${form.fromStock} change=${(fromStock) => draft.change({ fromStock })} label="Take them from the stock" help="Otherwise as many are added to the total first." />
     <${ProblemNote} problem=${running.problem} />
-    <footer><button class="main" disabled=${!isReady || running.running}>${running.running ? 'Sending…' : `Grant ${several(quantity * users.rows.length, 'coupon')}`}</button></footer>
+    <footer><button class="main" disabled=${!isReady || running.running}>${running.running ? 'Sending…' : gets > 0 ? `Grant ${several(gets, 'coupon')}` : 'Grant'}</button></footer>
   </form>`;
 }
 
@@ -77,7 +79,7 @@ function Drop({ form, change }) {
 function Rows({ users }) {
   const { rows, odd, twice } = users;
   return html`<div class="rows-read">
-    <p><b>${several(rows.length, 'user')}</b>${odd > 0 && html`, <span class="wrong">${count(odd)} of them no number: they will have the outcome “invalid”</span>`}
+    <p><b>${several(rows.length, 'row')}</b>${odd > 0 && html`, <span class="wrong">${count(odd)} of them no number: they get none</span>`}
       ${twice > 0 && html`, ${count(twice)} named twice: they get coupons once`}.
       ${rows.length > ROWS_MAX && html` <span class="wrong">A job has at most ${count(ROWS_MAX)}: split the file.</span>`}</p>
     <ol class="sample">${rows.slice(0, SHOWN).map((row, at) => html`<li key=${at} class=${row.isNumber ? '' : 'wrong'}>${row.given}</li>`)}

@@ -6,10 +6,13 @@ export const ROWS_MAX = 50_000;
 const NUMBER = /^\d{1,19}$/;
 const NAMES = ['user_id', 'user', 'userid', 'id'];
 
-/** @returns {{rows: {given: string, isNumber: boolean}[], odd: number, twice: number}} */
+/**
+ * @returns {{rows: {given: string, isNumber: boolean}[], odd: number, twice: number, gets: number}}
+ * `gets`: users who get something, each once
+ */
 export function readUsers(text) {
   const lines = text.replace(/^\uFEFF/, '').split(/\r\n|\n|\r/).filter((line) => line.trim());
-  if (lines.length === 0) return { rows: [], odd: 0, twice: 0 };
+  if (lines.length === 0) return { rows: [], odd: 0, twice: 0, gets: 0 };
   const separator = lines[0].includes(';') && !lines[0].includes(',') ? ';' : lines[0].includes('\t') ? '\t' : ',';
   const first = cells(lines[0], separator).map((name) => name.toLowerCase());
   const named = NAMES.map((name) => first.indexOf(name)).find((at) => at >= 0);
@@ -22,8 +25,9 @@ export function readUsers(text) {
     const given = (cells(line, separator)[column] ?? '').slice(0, 64);
     return { given, isNumber: NUMBER.test(given) };
   });
-  const seen = new Set(rows.map((row) => row.given));
-  return { rows, odd: rows.filter((row) => !row.isNumber).length, twice: rows.length - seen.size };
+  const numbers = rows.filter((row) => row.isNumber).map((row) => row.given);
+  const gets = new Set(numbers).size;
+  return { rows, odd: rows.length - numbers.length, twice: numbers.length - gets, gets };
 }
 
 /** Splits a line of a table; quotes may enclose a cell. */

@@ -10,10 +10,18 @@ import { Read } from '../../parts/problem.js';
 
 const EVERY_MS = 30_000;
 
+/** Height of the highest bar: its number above and its hour below have the rest. */
+const BAR_PERCENT = 70;
+
 export function Expiry() {
   const expiry = useLoad(pathOf('get_expiry'), EVERY_MS);
   return html`<section class="panel" aria-label="Expiry"><header class="panel-head"><h2>Expiry</h2></header>
     <${Read} of=${expiry}>${(data) => html`<${Body} expiry=${data} />`}<//></section>`;
+}
+
+/** A late one of 0 ms was on time. */
+function lateOf(ms) {
+  return ms === 0 ? 'on time' : duration(ms);
 }
 
 function Body({ expiry }) {
@@ -23,13 +31,15 @@ function Body({ expiry }) {
   return html`
     <dl class="figures">
       <${Figure} name="Overdue" value=${overdue.coupons} text=${plus(overdue)} kind=${overdue.coupons > 0 ? 'warn' : ''} />
-      <${Figure} name="Late, 99 of 100" value=${lateness.p99_ms} text=${duration(lateness.p99_ms)} />
-      <${Figure} name="Latest" value=${lateness.max_ms} text=${duration(lateness.max_ms)} />
+      ${lateness.flips === 0 ? html`<${Figure} name="Late" value="nothing" text="nothing expired in the last day" />` : html`
+        <${Figure} name="Late, 99 of 100" value=${lateness.p99_ms} text=${lateOf(lateness.p99_ms)} />
+        <${Figure} name="Latest" value=${lateness.max_ms} text=${lateOf(lateness.max_ms)} />`}
     </dl>
     <h3>Deadlines of the next 24 hours</h3>
     <ol class="hours" aria-label="Coupons that expire, hour by hour">
-      ${hours.map((hour) => html`<li key=${hour.from} title="${time(hour.from, 'minute')}: ${plus(hour)}">
-        <span class="hour-bar" style=${{ height: `${Math.max(2, (100 * hour.coupons) / most)}%` }}></span>
-        <span class="hour-name">${new Date(hour.from).getHours()}</span><span class="hidden">${plus(hour)}</span></li>`)}
+      ${hours.map((hour) => html`<li key=${hour.from} class=${hour.coupons > 0 ? '' : 'none'} title="${time(hour.from, 'minute')}: ${plus(hour)}">
+        ${hour.coupons > 0 && html`<span class="hour-count">${plus(hour)}</span>`}
+        <span class="hour-bar" style=${{ height: hour.coupons > 0 ? `${Math.max(3, (BAR_PERCENT * hour.coupons) / most)}%` : '1px' }}></span>
+        <span class="hour-name">${new Date(hour.from).getHours()}</span>${hour.coupons === 0 && html`<span class="hidden">none</span>`}</li>`)}
     </ol>`;
 }

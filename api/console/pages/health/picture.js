@@ -16,9 +16,9 @@ const STATIONS = [
 const WORST = ['well', 'unknown', 'degraded', 'down'];
 const WORDS = { well: 'works', unknown: 'not known', degraded: 'degraded', down: 'down' };
 
-/** Claims a second of all sales that the stream has; null if one is not known. */
+/** Coupons a second of all sales that the stream has; null if one is not known. */
 function speed(sample) {
-  const rates = ((sample && sample.templates) || []).map((sale) => sale.claims_per_second);
+  const rates = ((sample && sample.templates) || []).map((sale) => sale.given_per_second);
   return sample && rates.every(isKnown) ? rates.reduce((sum, one) => sum + one, 0) : null;
 }
 
@@ -39,7 +39,7 @@ function Station({ station, health, claims }) {
     <span class="station-dot" aria-hidden="true"></span>
     <b>${station.name}</b>
     <span class="small">${WORDS[state]}</span>
-    ${station.rate && html`<span class="small">${isKnown(claims) ? `${rate(claims)} claims/s` : html`<${Unknown} text="rate not known" />`}</span>`}
+    ${station.rate && html`<span class="small">${isKnown(claims) ? `${rate(claims)} coupons/s` : html`<${Unknown} text="rate not known" />`}</span>`}
     ${station.lag && html`<span class="small">${isKnown(lag) ? `${lag.toFixed(1)} s behind` : html`<${Unknown} text="lag not known" />`}</span>`}
     ${station.lag === 'publish_lag_seconds' && html`<span class="small muted">${health.leader ? `leader ${health.leader}` : 'no leader known'}</span>`}
   </li>`;

@@ -9,10 +9,16 @@ import { partsOf } from './picture.js';
 const COLUMNS = [
   { name: 'Process', show: (row) => html`<b>${row.process || row.name || 'unknown'}</b> <span class="small muted">${row.address || ''}</span>` },
   { name: 'State', show: (row) => html`<${Chip} word=${row.status} />` },
-  { name: 'Build', show: (row) => (row.version ? html`${row.version} <span class="small muted">${row.commit || ''}</span>` : '') },
-  { name: 'Since', show: (row) => (row.since ? time(row.since, 'clock') : '') },
+  { name: 'Build', show: (row) => (row.version ? html`${row.version}${row.commit && row.commit !== 'unknown' && html` <span class="small muted">${row.commit}</span>`}` : '') },
+  { name: 'Since', show: (row) => time(sinceOf(row), 'minute') },
   { name: 'What is wrong', show: (row) => html`<${Wrong} one=${row} />` },
 ];
+
+/** When it began: one part of every process is itself. */
+function sinceOf(row) {
+  const own = partsOf(row).find((part) => part.name === 'process');
+  return own ? own.since : null;
+}
 
 export function Processes({ health }) {
   return html`<section class="panel" aria-label="Processes"><header class="panel-head"><h2>Processes</h2></header>

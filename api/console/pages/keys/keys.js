@@ -37,7 +37,7 @@ function KeyList({ merchant }) {
     { name: 'Key', show: (row) => html`<b>${row.name}</b> <span class="small muted">${row.id}</span>` },
     { name: 'May', show: (row) => row.scopes.join(', ') },
     { name: 'State', show: (row) => html`<${State} row=${row} />` },
-    { name: 'Last used', show: (row) => (row.last_used_at ? time(row.last_used_at, 'minute') : 'not since this is recorded') },
+    { name: 'Last used', show: (row) => (row.last_used_at ? time(row.last_used_at, 'minute') : 'not seen yet') },
     { name: 'Made', show: (row) => time(row.created_at, 'minute') },
     { name: 'Actions', kind: 'number', show: (row) => isLive(row) && html`<span class="buttons">
         <button onClick=${() => setOpen({ rotate: row })}>Replace…</button>

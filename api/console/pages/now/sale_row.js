@@ -5,6 +5,7 @@ import { historyOf, paceOf } from '../../core/live.js';
 import { count, isKnown, rate } from '../../core/numbers.js';
 import { duration, time } from '../../core/times.js';
 import { to } from '../../core/router.js';
+import { isForeign } from '../../core/session.js';
 import { StockBar } from '../../parts/bar.js';
 import { Spark } from '../../parts/chart.js';
 import { HaltButton } from '../../parts/changes.js';
@@ -16,11 +17,12 @@ const REASONS = 4;
 
 export function SaleRow({ sale, state, live, changed }) {
   const isStale = live.isStale && !sale.isListed;
-  return html`<article class="sale ${state}" aria-label=${sale.name}>
+  return html`<article class="sale ${state} ${isStale ? 'has-stale' : ''}" aria-label=${sale.name}>
     <header>
       <h2><a href=${to(['campaign', sale.id])}>${sale.name}</a></h2>
       <${Chip} word=${state} />
       ${!sale.isListed && html`<${GateChip} loaded=${sale.gate_loaded} state=${state} />`}
+      ${isForeign(sale) && html`<span class="muted small">merchant ${sale.merchant_id}</span>`}
       <span class="countdown">${countdown(sale, state, live.now)}</span>
       <${HaltButton} sale=${sale} done=${changed} />
     </header>
@@ -40,20 +42,21 @@ function Pace({ sale, state, isStale }) {
   const rates = historyOf(sale.id).slice(-60).map((sample) => sample.rate);
   return html`<div class="pace ${isStale ? 'is-stale' : ''}">
     <dl class="figures">
-      <${Figure} name="Claims a second" value=${sale.claims_per_second} text=${rate(sale.claims_per_second)} />
+      <${Figure} name="Coupons a second" value=${sale.given_per_second} text=${rate(sale.given_per_second)} />
       ${state === 'open' && html`<${Figure} name="Sold out in" value=${soldOut.known ? soldOut.text : null} text=${soldOut.text} />`}
     </dl>
-    <${Spark} values=${rates} label="Claims a second in the last minute" />
+    <${Spark} values=${rates} label="Coupons a second in the last minute" />
     <${Refusals} refusals=${sale.refusals} />
   </div>`;
 }
 
 /** How long what is left lasts at the present pace. */
-export function minutesLeft({ id, left }) {
+export function minutesLeft({ id, left, given_per_second: given }) {
   if (left === 0) return { known: true, text: 'sold out' };
   const speed = paceOf(id);
   if (!isKnown(left) || !isKnown(speed)) return { known: false, text: null };
-  if (speed <= 0) return { known: true, text: 'nobody claims' };
+  // As many come back as are claimed, where holds lapse.
+  if (speed <= 0) return { known: true, text: given > 0 ? 'not at this pace' : 'nobody claims' };
   return { known: true, text: duration((left / speed) * 1_000) };
 }
 

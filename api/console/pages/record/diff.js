@@ -1,7 +1,8 @@
 // Two objects beside each other: only what differs.
 
 import { html } from '../../core/view.js';
-import { time } from '../../core/times.js';
+import { plain } from '../../core/money.js';
+import { duration, time } from '../../core/times.js';
 
 const INSTANT = /^\d{4}-\d\d-\d\dT[\d:.]+Z$/;
 
@@ -20,16 +21,31 @@ export function differences(before, after) {
   return names.filter((name) => left[name] !== right[name]).map((name) => ({ name, before: left[name], after: right[name] }));
 }
 
-/** A value for people: instants in the reader's time. */
-export function shown(value) {
-  if (value === undefined || value === null) return '—';
+/** A field's name for people, without the unit that its value is written with. */
+export function label(name) {
+  return name.replace(/_(ms|minor)$/, '').replaceAll('_', ' ').replaceAll('.', ', ');
+}
+
+/** A field's value for people: instants in the reader's time, durations and money in their units. */
+export function shown(name, value, currency) {
+  if (value === undefined || value === null || value === '') return '—';
+  if (name.endsWith('_ms') && typeof value === 'number') return value === 0 ? 'none' : duration(value);
+  if (name.endsWith('_minor') && currency && typeof value === 'number') return `${plain(value, currency)} ${currency}`;
+  if (typeof value === 'boolean') return value ? 'yes' : 'no';
   return INSTANT.test(value) ? time(value) : String(value);
+}
+
+/** The currency of a template's discount, in its fields. */
+export function currencyOf(...objects) {
+  const has = objects.find((one) => one && one.discount && one.discount.currency);
+  return has ? has.discount.currency : null;
 }
 
 export function Diff({ before, after, names }) {
   const rows = differences(before, after);
+  const currency = currencyOf(after, before);
   if (rows.length === 0) return html`<p class="small muted">Nothing differs.</p>`;
   return html`<table class="diff"><thead><tr><th scope="col">Field</th><th scope="col">${names[0]}</th><th scope="col">${names[1]}</th></tr></thead>
-    <tbody>${rows.map((row) => html`<tr key=${row.name}><th scope="row">${row.name}</th>
-      <td class="was">${shown(row.before)}</td><td class="is">${shown(row.after)}</td></tr>`)}</tbody></table>`;
+    <tbody>${rows.map((row) => html`<tr key=${row.name}><th scope="row">${label(row.name)}</th>
+      <td class="was">${shown(row.name, row.before, currency)}</td><td class="is">${shown(row.name, row.after, currency)}</td></tr>`)}</tbody></table>`;
 }

@@ -17,12 +17,12 @@ export function RecordPage({ query }) {
   return html`<div class="page">
     <header class="page-head"><h1>Record</h1></header>
     <form class="filters labelled" onSubmit=${(event) => event.preventDefault()}>
-      <${Field} id="target" label="Of what"><input id="target" value=${target || ''} placeholder="templates/7" onChange=${(event) => refine({ target: event.target.value.trim() })} /><//>
+      <${Field} id="target" label="Of what" help="As the api names it: templates/7, coupons/7, users/7"><input id="target" value=${target || ''} placeholder="templates/7" onChange=${(event) => refine({ target: event.target.value.trim() })} /><//>
       ${can('admin') && html`<${Field} id="key" label="By whom"><${Choice} id="key" value=${keyId || ''} change=${(id) => refine({ key_id: id })} options=${options} /><//>`}
       <${Field} id="from" label="From"><input id="from" type="datetime-local" value=${toLocal(from)} onChange=${at('from')} /><//>
       <${Field} id="to" label="Before"><input id="to" type="datetime-local" value=${toLocal(to)} onChange=${at('to')} /><//>
     </form>
-    <p class="help">Times are of ${zoneName}.</p>
+    <p class="help">Times are those of ${zoneName}.</p>
     <section class="panel"><${RecordList} query=${{ target, key_id: keyId, from, to }} /></section>
   </div>`;
 }

@@ -12,7 +12,7 @@ export function RecordList({ query }) {
   const list = useList(pathOf('list_audit'), { ...query, limit: 20 });
   const columns = [
     { name: 'When', show: (row) => time(row.at) },
-    { name: 'What', show: (row) => html`<b>${row.action}</b>` },
+    { name: 'What', show: (row) => html`<b title=${row.action}>${actionInWords(row.action)}</b>` },
     { name: 'Who', show: (row) => row.key_name || 'platform' },
     { name: 'To what', show: (row) => html`<${Target} target=${row.target} />` },
     { name: 'Before and after', show: (row) => html`<${Change} row=${row} />` },
@@ -21,11 +21,26 @@ export function RecordList({ query }) {
     empty=${['Nothing is recorded', 'Each action of an operator will have a line here.']} />`;
 }
 
+/** What the api's names of things are for people. */
+const THINGS = {
+  template: 'campaign', templates: 'campaign', coupons: 'coupon', users: 'user', jobs: 'grants', job: 'grants', findings: 'finding', view: 'list',
+  'api-keys': 'key', merchants: 'merchant', redemptions: 'order', redemption: 'order',
+};
+
+/** `template.publish` is “Publish campaign”. */
+export function actionInWords(action) {
+  const [thing, verb] = action.split('.');
+  const text = `${verb || ''} ${THINGS[thing] || thing}`.trim().replaceAll('_', ' ');
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 function Target({ target }) {
-  const [kind, id] = target.split('/');
+  const [kind, ...rest] = target.split('/');
+  const id = rest.join('/');
+  const text = id ? `${THINGS[kind] || kind} ${id}` : target;
   const place = { templates: ['campaign', id], coupons: ['customer', 'coupon', id], users: ['customer', 'user', id], jobs: ['grants', id],
-    findings: ['findings', id] }[kind];
-  return place && id ? html`<a href=${to(place)}>${target}</a>` : target;
+    findings: ['findings', id], redemptions: ['customer', 'order', id] }[kind];
+  return place && id ? html`<a href=${to(place)}>${text}</a>` : text;
 }
 
 function Change({ row }) {
