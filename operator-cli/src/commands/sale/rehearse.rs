@@ -125,7 +125,8 @@ fn verdict(figures: &SaleFigures) -> Result<(), Failure> {
         return Ok(());
     }
     let broken = figures.oversold > 0 || figures.lost.unwrap_or(0) > 0;
-    let sentence = if broken { "A promise was broken." } else { "Not everybody was served." };
+    let unserved = || figures.refusal().unwrap_or_else(|| "Not everybody was served.".to_owned());
+    let sentence = if broken { "A promise was broken.".to_owned() } else { unserved() };
     Err(Failure::new(Kind::NotWell, sentence))
 }
 
