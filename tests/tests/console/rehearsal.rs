@@ -55,6 +55,18 @@ async fn a_rehearsal_that_cannot_be_held_leaves_no_template_open() {
     let empty = cli.run(&words).await;
     assert_eq!(empty.code, 2, "{empty:?}");
     assert!(empty.err.contains("0 tokens for 2 users"), "{empty:?}");
+    let file = sale(&world, 0);
+    let nothing = cli.run(&format!("rehearse --template {file} --token-command cat")).await;
+    assert!(nothing.code == 2 && nothing.err.contains("0 coupons"), "{nothing:?}");
+    // The command signals its parent, and hangs.
+    let file = sale(&world, 5);
+    for signal in ["TERM", "HUP", "INT"] {
+        let command = format!("kill -{signal} $PPID; exec /bin/sleep 60");
+        let words = ["rehearse", "--template", file.as_str(), "--token-command", command.as_str()];
+        let stopped = cli.run_words(&words).await;
+        assert_eq!(stopped.code, 1, "{signal}: {stopped:?}");
+        assert!(stopped.err.contains("was stopped"), "{signal}: {stopped:?}");
+    }
     let page = cli.json("template list").await;
     assert_eq!(page["data"], json!([]), "the draft is deleted");
     world.end().await;
