@@ -58,9 +58,9 @@ async fn a_rehearsal_that_cannot_be_held_leaves_no_template_open() {
     let file = sale(&world, 0);
     let nothing = cli.run(&format!("rehearse --template {file} --token-command cat")).await;
     assert!(nothing.code == 2 && nothing.err.contains("0 coupons"), "{nothing:?}");
-    // The command signals its parent, and hangs.
+    // The command signals its parent, and hangs. SIGHUP is not among them: who runs the tests may ignore it.
     let file = sale(&world, 5);
-    for signal in ["TERM", "HUP", "INT"] {
+    for signal in ["TERM", "INT"] {
         let command = format!("kill -{signal} $PPID; exec /bin/sleep 60");
         let words = ["rehearse", "--template", file.as_str(), "--token-command", command.as_str()];
         let stopped = cli.run_words(&words).await;
