@@ -58,6 +58,33 @@ pub(crate) fn page(page: &Value, columns: &[&str]) -> String {
     }
 }
 
+/// Says which rows of a list, asked for at `path`, cannot be read, in a sentence; `None`: all can. The api names them, and
+/// its database keeps them: a column has a value that this version does not know.
+pub(crate) fn unreadable(path: &str, page: &Value) -> Option<String> {
+    let names =
+        page.get("unreadable").and_then(Value::as_array).filter(|names| !names.is_empty())?;
+    let kind = row_of(path);
+    let row = |name: &Value| {
+        let name = cell(Some(name));
+        // Rows of a ledger come with their kind.
+        if name.contains(' ') { name } else { format!("{kind} {name}") }
+    };
+    let rows: Vec<String> = names.iter().map(row).collect();
+    let rows = rows.join(", ");
+    Some(match names.len() {
+        1 => format!("1 row cannot be read: {rows}."),
+        count => format!("{count} rows cannot be read: {rows}."),
+    })
+}
+
+/// Returns what a row of the list at a path is, e.g. `late payment` of `/v1/late-payments`.
+fn row_of(path: &str) -> String {
+    match path.rsplit('/').next().unwrap_or_default() {
+        "audit" => "line".to_owned(),
+        list => list.strip_suffix('s').unwrap_or(list).replace('-', " "),
+    }
+}
+
 /// Formats one value for a line. Control characters are replaced, so that others' text cannot control the terminal.
 pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
@@ -133,6 +160,30 @@ mod tests {
             "ID  IN.A  NONE\n1   1,2   -\n\nmore: --cursor c\n"
         );
         assert_eq!(page(&json!({"items": []}), &["id"]), "ID\n");
+    }
+
+    #[test]
+    fn rows_that_cannot_be_read_are_named_by_their_kind() {
+        let said = |path: &str, names: Value| unreadable(path, &json!({ "unreadable": names }));
+        for (path, name, row) in [
+            ("/v1/findings", "106", "finding 106"),
+            ("/v1/late-payments", "7.pay-1", "late payment 7.pay-1"),
+            ("/v1/jobs", "7", "job 7"),
+            ("/v1/jobs/7/rows", "3", "row 3"),
+            ("/v1/templates", "7", "template 7"),
+            ("/v1/api-keys", "7", "api key 7"),
+            ("/v1/audit", "7", "line 7"),
+            ("/v1/templates/7/ledger", "claim 8", "claim 8"),
+            ("/v1/coupons", "\u{1b}", "coupon \u{fffd}"),
+        ] {
+            let wanted = format!("1 row cannot be read: {row}.");
+            assert_eq!(said(path, json!([name])), Some(wanted), "{path}");
+        }
+        let two = said("/v1/findings", json!(["106", "107"])).unwrap();
+        assert_eq!(two, "2 rows cannot be read: finding 106, finding 107.");
+        assert_eq!(said("/v1/findings", json!([])), None);
+        assert_eq!(unreadable("/v1/findings", &json!({ "data": [] })), None);
+        assert_eq!(unreadable("/v1/findings", &Value::Null), None);
     }
 
     #[test]

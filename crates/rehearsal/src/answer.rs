@@ -55,6 +55,13 @@ impl Answer {
         matches!(self.status, Some(201 | 202))
     }
 
+    /// Whether a claim was decided: the user has what the sale had for them, even if that is nothing. Any other answer that is
+    /// no "not now", such as 401, means that nobody looked at the claim.
+    pub(crate) fn is_outcome(&self) -> bool {
+        let is_over_limit = self.code.as_deref() == Some("LIMIT_REACHED");
+        self.is_promise() || self.is_sold_out() || is_over_limit
+    }
+
     pub(crate) fn is_sold_out(&self) -> bool {
         matches!(self.code.as_deref(), Some("SOLD_OUT" | "INSUFFICIENT_STOCK"))
     }

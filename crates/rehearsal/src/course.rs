@@ -12,6 +12,7 @@ use tokio::{
 
 use crate::{
     Latency,
+    answer::{Answer, NO_ANSWER},
     visit::{Visit, Visited},
 };
 
@@ -48,8 +49,10 @@ pub struct Course {
     pub again: u64,
     /// Users whose claim was answered 201 or 202.
     pub promised: u64,
-    /// Users without a final answer when their patience ended.
-    pub given_up: u64,
+    /// Users without a final answer when their patience ended, by the last one that they had.
+    pub given_up: BTreeMap<String, u64>,
+    /// Users whose final answer decides no claim, by that answer, e.g. `401 UNAUTHENTICATED`. They were not served.
+    pub refused: BTreeMap<String, u64>,
     /// When the first user was told that all is sold out, from the begin on.
     pub sold_out_after: Option<Duration>,
     /// From the begin until the last user came.
@@ -102,12 +105,18 @@ impl Course {
     fn take(&mut self, visited: Visited, began: Instant) {
         let ended = visited.ended.map(|at| at.saturating_duration_since(began));
         match visited.last() {
-            Some(last) if last.is_promise() => self.promised += 1,
-            Some(last) if !last.is_passing() => {
+            Some(last) if last.is_outcome() => {
+                self.promised += u64::from(last.is_promise());
                 let first = ended.filter(|_| last.is_sold_out());
                 self.sold_out_after = earlier(self.sold_out_after, first);
             }
-            Some(_) | None => self.given_up += 1,
+            Some(last) if !last.is_passing() => {
+                *self.refused.entry(last.word()).or_default() += 1;
+            }
+            last => {
+                let word = last.map_or_else(|| NO_ANSWER.to_owned(), Answer::word);
+                *self.given_up.entry(word).or_default() += 1;
+            }
         }
         self.elapsed = self.elapsed.max(ended.unwrap_or_default());
         for (answer, took) in visited.asked {
@@ -128,7 +137,6 @@ fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::Answer;
 
     fn visited(answers: &[(u16, Option<&str>)], began: Instant, after_ms: u64) -> Visited {
         let answer = |&(status, code): &(u16, Option<&str>)| {
@@ -155,9 +163,46 @@ mod tests {
         }
         course.take(Visited::default(), began);
         assert_eq!((course.requests, course.again, course.promised), (6, 2, 2));
-        assert_eq!(course.given_up, 2, "one was told to come again to the end, one panicked");
+        let given_up: Vec<(&str, u64)> =
+            course.given_up.iter().map(|(word, count)| (word.as_str(), *count)).collect();
+        let wanted = [("429 RATE_LIMITED", 1), (NO_ANSWER, 1)];
+        assert_eq!(given_up, wanted, "one was told to come again to the end, one panicked");
+        assert!(course.refused.is_empty(), "{course:?}");
         assert_eq!(course.sold_out_after, Some(Duration::from_millis(700)));
         assert_eq!(course.elapsed, Duration::from_millis(900));
         assert_eq!((course.answers["201"], course.answers["409 SOLD_OUT"]), (2, 2));
+    }
+
+    #[test]
+    fn an_answer_that_decides_no_claim_serves_nobody() {
+        let began = Instant::now();
+        let mut course = Course::default();
+        for answer in [
+            (201, None),
+            (202, None),
+            (409, Some("INSUFFICIENT_STOCK")),
+            (409, Some("LIMIT_REACHED")),
+            (200, None),
+            (401, Some("UNAUTHENTICATED")),
+            (401, Some("UNAUTHENTICATED")),
+            (403, None),
+            (409, Some("PAUSED")),
+            (422, Some("INVALID_QUANTITY")),
+        ] {
+            course.take(visited(&[answer], began, 5), began);
+        }
+        assert_eq!((course.promised, course.given_up.len()), (2, 0));
+        let refused: Vec<(&str, u64)> =
+            course.refused.iter().map(|(word, count)| (word.as_str(), *count)).collect();
+        let wanted = [
+            ("200", 1),
+            ("401 UNAUTHENTICATED", 2),
+            ("403", 1),
+            ("409 PAUSED", 1),
+            ("422 INVALID_QUANTITY", 1),
+        ];
+        assert_eq!(refused, wanted);
+        course.take(visited(&[(500, Some("INTERNAL"))], began, 5), began);
+        assert_eq!(course.given_up["500 INTERNAL"], 1);
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use crate::{Course, Pace, pace::row};
+use crate::{Course, Pace, answer::NO_ANSWER, pace::row};
 
 /// Users may come this much slower than asked for before a rehearsal says that it could not keep the rate.
 const SLOWER_MAX: f64 = 1.1;
@@ -14,6 +14,9 @@ const AGAIN_USUAL: f64 = 0.01;
 
 /// The slowest answer of 99 in 100 that users do not notice, in milliseconds.
 const NOTICED_MS: f64 = 1_000.0;
+
+/// Begins the answer to a token that is none.
+const UNSIGNED: &str = "401";
 
 /// What MySQL has of a rehearsal's sale after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub struct SaleFigures {
     /// By status and code.
     pub answers: BTreeMap<String, u64>,
     pub given_up: u64,
+    /// Users whose final answer decides no claim, by that answer, e.g. `401 UNAUTHENTICATED`.
+    pub refused: BTreeMap<String, u64>,
     pub total: i64,
     pub landed: i64,
     /// Coupons beyond the stock.
@@ -68,7 +73,8 @@ impl SaleFigures {
             came_per_s: crate::rounded(came.min(f64::from(rate))),
             requests: course.requests,
             answers: course.answers.clone(),
-            given_up: course.given_up,
+            given_up: course.given_up.values().sum(),
+            refused: course.refused.clone(),
             total,
             landed,
             oversold: (landed - total).max(0),
@@ -81,9 +87,21 @@ impl SaleFigures {
         figures
     }
 
-    /// Whether every promise was kept, and every user was answered.
+    /// Whether every promise was kept, and every user was served.
     pub fn is_kept(&self) -> bool {
-        self.oversold == 0 && self.lost.unwrap_or(0) == 0 && self.given_up == 0
+        let is_served = self.given_up == 0 && self.refused.is_empty();
+        self.oversold == 0 && self.lost.unwrap_or(0) == 0 && is_served
+    }
+
+    /// Says how many users were refused and by which answer, in a sentence; `None`: nobody was.
+    pub fn refusal(&self) -> Option<String> {
+        let most = most(&self.refused)?;
+        let refused: u64 = self.refused.values().sum();
+        let also = if self.refused.len() > 1 { "most often " } else { "" };
+        Some(format!(
+            "{refused} of {} users were refused, {also}with `{most}`, which decides no claim: they were not served.",
+            self.users
+        ))
     }
 
     fn expectations(&self, course: &Course) -> Vec<String> {
@@ -96,6 +114,14 @@ impl SaleFigures {
                 "A promise broke: {oversold} coupons were given beyond the stock, and {lost} that were promised are not there."
             ));
         }
+        let refusal = self.refusal();
+        let is_refused = refusal.is_some();
+        said.extend(refusal);
+        if most(&self.refused).is_some_and(|word| word.starts_with(UNSIGNED)) {
+            said.push(
+                "The api does not accept the users' tokens: look at what signs them.".to_owned(),
+            );
+        }
         let rate = self.rate;
         if self.came_per_s * SLOWER_MAX < f64::from(rate) && self.users > u64::from(rate) {
             said.push(format!(
@@ -106,11 +132,14 @@ impl SaleFigures {
         }
         let again = course.again as f64 / (course.requests.max(1)) as f64;
         if self.given_up > 0 {
+            let last = most(&course.given_up).unwrap_or(NO_ANSWER);
             said.push(format!(
-                "{} users gave up after half a minute: at this rate the platform does not serve everybody. Take fewer users a \
-                 second, the mode `queued` or `spill`, or more apis.",
+                "{} users gave up after half a minute, most often with `{last}`: at this rate the platform does not serve \
+                 everybody. Take fewer users a second, the mode `queued` or `spill`, or more apis.",
                 self.given_up
             ));
+        } else if is_refused {
+            // How fast users are refused tells nothing of a sale.
         } else if again > AGAIN_USUAL {
             said.push(format!(
                 "{} of {} requests were answered \"not now\" and sent again. Everybody was served, but users wait at the door: \
@@ -133,6 +162,7 @@ impl SaleFigures {
                 self.total,
                 ms as f64 / 1_000.0
             )),
+            None if is_refused => {}
             None => said.push(format!(
                 "It was not sold out: {} of {} coupons were taken. Try more users than coupons.",
                 self.landed, self.total
@@ -151,6 +181,7 @@ impl fmt::Display for SaleFigures {
             row(f, &format!("  {word}"), count)?;
         }
         row(f, "gave up", self.given_up)?;
+        row(f, "refused", self.refused.values().sum::<u64>())?;
         row(f, "landed", format_args!("{} of {}", self.landed, self.total))?;
         row(f, "oversold", self.oversold)?;
         match self.lost {
@@ -166,6 +197,11 @@ impl fmt::Display for SaleFigures {
         }
         Ok(())
     }
+}
+
+/// Returns the most frequent of some answers; `None`: there is none.
+fn most(answers: &BTreeMap<String, u64>) -> Option<&str> {
+    answers.iter().max_by_key(|(_, count)| **count).map(|(word, _)| word.as_str())
 }
 
 #[cfg(test)]
@@ -202,8 +238,34 @@ mod tests {
         assert_eq!((oversold.oversold, oversold.is_kept()), (1, false));
         let held = figures(&course(500, 1_000, 0), Sold { landed: 100, holds: true, ..sold });
         assert_eq!((held.lost, held.is_kept()), (None, true));
-        let late = Course { given_up: 3, ..course(500, 1_000, 900) };
-        assert!(figures(&late, sold).expect[0].contains("gave up"));
+        let given_up = BTreeMap::from([("503 OVERLOADED".to_owned(), 3)]);
+        let late = figures(&Course { given_up, ..course(500, 1_000, 900) }, sold);
+        assert!(late.expect[0].starts_with("3 users gave up"), "{late:?}");
+        assert!(late.expect[0].contains("`503 OVERLOADED`") && !late.is_kept(), "{late:?}");
+    }
+
+    #[test]
+    fn of_users_who_were_refused_nothing_is_expected_but_their_answer_is_said() {
+        let sold = Sold { total: 500, landed: 0, holds: false };
+        let refused = BTreeMap::from([("401 UNAUTHENTICATED".to_owned(), 1_000)]);
+        let none = figures(&Course { refused, ..course(0, 1_000, 0) }, sold);
+        assert!(!none.is_kept(), "{none:?}");
+        assert!(
+            none.expect[0]
+                .starts_with("1000 of 1000 users were refused, with `401 UNAUTHENTICATED`"),
+            "{none:?}"
+        );
+        assert!(none.expect[1].contains("tokens"), "{none:?}");
+        let said = none.to_string();
+        assert!(!said.contains("expect 99 of 100") && !said.contains("was served"), "{said}");
+        assert_eq!(none.expect.len(), 2, "nor to try more users: {none:?}");
+
+        let refused = BTreeMap::from([("409 PAUSED".to_owned(), 2), ("403".to_owned(), 1)]);
+        let some = figures(&Course { refused, ..course(500, 1_000, 0) }, sold);
+        let said = "3 of 1000 users were refused, most often with `409 PAUSED`";
+        // The promises of this course are lost, which comes first.
+        assert!(some.expect[1].starts_with(said) && !some.is_kept(), "{some:?}");
+        assert!(!some.to_string().contains("expect 99 of 100"), "{some:?}");
     }
 
     #[test]

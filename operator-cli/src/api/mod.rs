@@ -159,7 +159,7 @@ impl Api {
     /// passed on cannot be taken back.
     ///
     /// # Errors
-    /// The api refuses, nothing answers, the answer breaks off, or `take` fails.
+    /// The api refuses, nothing answers, the answer is of another type or breaks off, or `take` fails.
     pub(crate) async fn stream(
         &self,
         call: &Call,
@@ -178,6 +178,11 @@ impl Api {
                 Ok(_) => Ok(()),
                 Err(miss) => Err(way_out::with_advice(miss.failure)),
             };
+        }
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok());
+        if !is_of_type(kind, accept) {
+            return Err(foreign(&self.base_url, kind, accept));
         }
         while let Some(piece) = response.chunk().await.map_err(|error| broken_off(&error))? {
             take(&piece)?;
@@ -328,6 +333,19 @@ fn retry_after(response: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
+/// Returns whether a `Content-Type` names this media type, whatever its parameters.
+fn is_of_type(content_type: Option<&str>, wanted: &str) -> bool {
+    let kind = content_type.and_then(|header| header.split(';').next());
+    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// What answers is no api: it would have been asked in vain again.
+fn foreign(url: &Url, kind: Option<&str>, wanted: &str) -> Failure {
+    let kind = kind.unwrap_or("of no type");
+    Failure::usage(format!("The answer of {url} is {kind}, and not {wanted}."))
+        .advise("Is API_URL the address of an api, or that of a page?")
+}
+
 /// The answer broke off: what has come is not all.
 fn broken_off(error: &reqwest::Error) -> Failure {
     let sentence = format!("The answer broke off: {}.", innermost(error));
@@ -400,6 +418,22 @@ mod tests {
             let advice = failure.advice.unwrap();
             assert!(advice.contains(&format!("http://{url}")), "{advice}");
         }
+    }
+
+    #[test]
+    fn a_stream_of_another_type_is_refused_by_a_sentence() {
+        let events = "text/event-stream";
+        for kind in [events, "text/event-stream; charset=utf-8", "Text/Event-Stream ;x=1"] {
+            assert!(is_of_type(Some(kind), events), "{kind}");
+        }
+        for kind in [None, Some(""), Some("text/html; charset=utf-8"), Some("text/event-streams")] {
+            assert!(!is_of_type(kind, events), "{kind:?}");
+        }
+        assert!(is_of_type(Some("text/csv; charset=utf-8; header=present"), "text/csv"));
+        let url = Url::parse("http://shop.example/").unwrap();
+        let failure = foreign(&url, Some("text/html"), events);
+        let said = "The answer of http://shop.example/ is text/html, and not text/event-stream.";
+        assert_eq!((failure.kind, failure.sentence.as_str()), (Kind::Usage, said));
     }
 
     #[test]

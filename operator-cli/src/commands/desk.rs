@@ -16,7 +16,7 @@ use crate::{
         call::{Call, new_name},
     },
     arguments::{CouponsCommand, GrantsArguments, JobsCommand, Settings},
-    commands::{AsText, money, paged, templates::with},
+    commands::{AsText, money, paged, tell, templates::with},
     failure::{Failure, Kind},
     output::Output,
     text,
@@ -147,7 +147,7 @@ pub(crate) async fn jobs(
             (call.with_body(json!({ "reason": why.reason })), text::object)
         }
     };
-    output.answer(&api.send(&call).await?, as_text)
+    tell(&api, &call, as_text, output).await
 }
 
 /// Polls a job to its end and prints it. On a terminal a bar is drawn on standard error meanwhile.

@@ -103,10 +103,24 @@ pub(crate) async fn ask(
     settings: &Settings,
     output: &Output,
 ) -> Result<(), Failure> {
-    let answer = Api::new(settings)?.send(call).await?;
+    tell(&Api::new(settings)?, call, as_text, output).await
+}
+
+/// Sends a call, and prints its answer; before it, without `--json`, what a person must know of it: warnings, and rows of a
+/// list that cannot be read.
+pub(crate) async fn tell(
+    api: &Api,
+    call: &Call,
+    as_text: AsText,
+    output: &Output,
+) -> Result<(), Failure> {
+    let answer = api.send(call).await?;
     let warnings = answer["warnings"].as_array().into_iter().flatten();
     for warning in warnings.filter_map(Value::as_str) {
         output.note(&format!("coupon: warning: {warning}"));
+    }
+    if let Some(unreadable) = text::unreadable(&call.path, &answer) {
+        output.note(&format!("coupon: warning: {unreadable}"));
     }
     output.answer(&answer, as_text)
 }

@@ -31,6 +31,7 @@ async fn a_rehearsal_sells_a_template_of_its_own_out_and_says_what_to_expect() {
     for none in ["oversold", "lost", "given_up"] {
         assert_eq!(figures[none], 0, "{none}: {figures}");
     }
+    assert_eq!(figures["refused"], json!({}), "{figures}");
     assert!(figures["p99_ms"].as_f64().unwrap() > 0.0, "{figures}");
     assert!(!figures["expect"].as_array().unwrap().is_empty(), "{figures}");
 
@@ -54,7 +55,32 @@ async fn a_rehearsal_that_cannot_be_held_leaves_no_template_open() {
     let empty = cli.run(&words).await;
     assert_eq!(empty.code, 2, "{empty:?}");
     assert!(empty.err.contains("0 tokens for 2 users"), "{empty:?}");
+    let file = sale(&world, 0);
+    let nothing = cli.run(&format!("rehearse --template {file} --token-command cat")).await;
+    assert!(nothing.code == 2 && nothing.err.contains("0 coupons"), "{nothing:?}");
+    // The command signals its parent, and hangs. SIGHUP is not among them: who runs the tests may ignore it.
+    let file = sale(&world, 5);
+    for signal in ["TERM", "INT"] {
+        let command = format!("kill -{signal} $PPID; exec /bin/sleep 60");
+        let words = ["rehearse", "--template", file.as_str(), "--token-command", command.as_str()];
+        let stopped = cli.run_words(&words).await;
+        assert_eq!(stopped.code, 1, "{signal}: {stopped:?}");
+        assert!(stopped.err.contains("was stopped"), "{signal}: {stopped:?}");
+    }
     let page = cli.json("template list").await;
     assert_eq!(page["data"], json!([]), "the draft is deleted");
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_rehearsal_whose_users_are_all_refused_is_no_success() {
+    let world = World::start("refused rehearsal").await;
+    let cli = Cli::of(&world).with("JWT_SECRET", "a secret of nobody, and long enough for HS256");
+    let file = sale(&world, 5);
+    let refused = cli.run(&format!("rehearse --template {file} --users 10 --rate 50")).await;
+    assert_eq!(refused.code, 4, "{refused:?}");
+    let said = "10 of 10 users were refused, with `401 UNAUTHENTICATED`";
+    assert!(refused.out.contains(said), "{refused:?}");
+    assert!(!refused.out.contains("expect 99 of 100"), "{refused:?}");
     world.end().await;
 }

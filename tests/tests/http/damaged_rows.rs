@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use shopper::{Claimed, NewTemplate};
 
-use crate::operators::merchants::made;
+use crate::operators::{cli::Cli, merchants::made};
 
 #[tokio::test]
 async fn a_list_shows_what_it_can_read_and_names_what_it_cannot() {
@@ -46,6 +46,13 @@ async fn a_list_shows_what_it_can_read_and_names_what_it_cannot() {
     };
     let keys = list("/v1/api-keys").await;
     assert_eq!((keys["items"].as_array().unwrap().len(), &keys["unreadable"]), (1, &json!([key])));
+    let cli = Cli::of(&world);
+    let shown = cli.run("key list").await;
+    let said = format!("coupon: warning: 1 row cannot be read: api key {key}.\n");
+    assert_eq!((shown.code, &shown.err), (0, &said), "{shown:?}");
+    let looked = cli.run("user show 1").await;
+    let said = format!("1 row cannot be read: coupon {}.", coupons[0]);
+    assert!(looked.code == 0 && looked.err.contains(&said), "{looked:?}");
     let looked = list("/v1/users/1/coupons").await;
     let shown = looked["data"].as_array().unwrap();
     assert_eq!((shown.len(), &shown[0]["id"]), (1, &json!(coupons[1])));

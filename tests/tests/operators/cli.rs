@@ -47,7 +47,8 @@ impl Cli {
         self.run_words(&words.split(' ').collect::<Vec<_>>()).await
     }
 
-    async fn run_words(&self, words: &[&str]) -> Ran {
+    /// Runs a command given as words, which may contain spaces.
+    pub(crate) async fn run_words(&self, words: &[&str]) -> Ran {
         let mut command = Command::new(binary());
         command.args(words).env_clear().envs(self.environment.iter().cloned());
         let output = command.stdin(Stdio::null()).output().await.unwrap();

@@ -4,3 +4,4 @@ pub(crate) mod live;
 pub(crate) mod readiness;
 pub(crate) mod rehearse;
 pub(crate) mod report;
+mod stop;

@@ -3,7 +3,7 @@
 //! The template is made from a file, marked by its name, and ended whatever happens. Its window follows the platform's clock,
 //! which its readiness tells: the clock of this machine may be wrong.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use coupon::{TemplateId, UserId, limit};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     api::{Api, call::Call},
     arguments::{RehearseArguments, Settings},
-    commands::template_file,
+    commands::{sale::stop::Stop, template_file},
     failure::{Failure, Kind, chain},
     output::Output,
 };
@@ -49,6 +49,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const SIGN: &str =
     "Set JWT_SECRET, or give `--token-command`: a command that reads ids and prints tokens.";
 
+/// Advice if it is unknown whether the template was made.
+const IS_IT_LISTED: &str =
+    "`coupon template list` shows whether its draft is there: `coupon template delete ID`.";
+
 /// A template that was made for a rehearsal.
 struct Stage<'a> {
     api: &'a Api,
@@ -57,7 +61,7 @@ struct Stage<'a> {
     holds: bool,
 }
 
-/// Rehearses once, or again and again.
+/// Rehearses once, or again and again until a signal comes.
 ///
 /// # Errors
 /// The template is refused, nobody signs tokens, the api cannot be reached, or a promise broke ([`Kind::NotWell`]).
@@ -68,19 +72,28 @@ pub(crate) async fn rehearse(
 ) -> Result<(), Failure> {
     let api = Api::new(settings)?;
     let signer = signer(arguments)?;
+    let file = &arguments.file;
+    let template = marked(template_file::new(file)?);
+    let template =
+        template.map_err(|wrong| wrong.in_file(|field| template_file::place(file, field)))?;
+    // From here on, because the file may be standard input: whoever is asked for it may stop the program at once.
+    let mut stop = Stop::listen()?;
     let Some(every) = arguments.every else {
-        let figures = once(arguments, &signer, &api, output).await?;
+        let figures = once(arguments, &template, &signer, &api, &mut stop, output).await?;
         shown(&figures, output)?;
         return verdict(&figures);
     };
     loop {
         // An api that restarts is back for the next one.
-        match once(arguments, &signer, &api, output).await {
+        match once(arguments, &template, &signer, &api, &mut stop, output).await {
             Ok(figures) => shown(&figures, output)?,
-            Err(failure) if failure.kind == Kind::Usage => return Err(failure),
+            Err(failure) if failure.kind == Kind::Usage || stop.has_come() => return Err(failure),
             Err(failure) => output.fail(&failure),
         }
-        sleep(Duration::from_secs(every)).await;
+        tokio::select! {
+            () = sleep(Duration::from_secs(every)) => {}
+            () = stop.wait() => return Ok(()),
+        }
     }
 }
 
@@ -96,24 +109,46 @@ fn signer(arguments: &RehearseArguments) -> Result<TokenSigner, Failure> {
 
 async fn once(
     arguments: &RehearseArguments,
+    template: &Value,
     signer: &TokenSigner,
     api: &Api,
+    stop: &mut Stop,
     output: &Output,
 ) -> Result<SaleFigures, Failure> {
     let RehearseArguments { users, rate, .. } = *arguments;
-    let stage = Stage::create(arguments, api).await?;
+    let stage = Stage::create(template, &arguments.file, api).await?;
     let told =
         format!("coupon: {:?}, template {}: {users} users, {rate} a second.", stage.name, stage.id);
     output.note(&told);
     let running = stage.run(arguments, signer);
     let ran = tokio::select! {
         ran = running => ran,
-        Ok(()) = tokio::signal::ctrl_c() => Err(Failure::new(Kind::Refused, "The rehearsal was stopped.")),
+        () = stop.wait() => Err(Failure::new(Kind::Refused, "The rehearsal was stopped.")),
     };
     let ended = stage.end().await;
-    let (course, sold) = ran?;
-    ended?;
+    let (course, sold) = match (ran, ended) {
+        (Ok(ran), Ok(())) => ran,
+        (Err(failure), Ok(())) | (Ok(_), Err(failure)) => return Err(failure),
+        (Err(failure), Err(open)) => return Err(both(failure, &open)),
+    };
     Ok(SaleFigures::of(&stage.name, rate, users.into(), &course, sold))
+}
+
+/// Says why a rehearsal failed, and that its template is open all the same.
+fn both(failure: Failure, open: &Failure) -> Failure {
+    let advice = [&open.advice, &failure.advice].into_iter().flatten();
+    let advice: Vec<&str> = advice.map(String::as_str).collect();
+    let advice = advice.join(" ");
+    let sentence =
+        format!("{} The rehearsal's template is not ended: {}", failure.sentence, open.sentence);
+    Failure { sentence, advice: Some(advice), ..failure }
+}
+
+/// Says how to end a template that could not be ended.
+fn open(id: TemplateId, refused: Failure) -> Failure {
+    refused.advise(format!(
+        "End it: `coupon template end {id}`, or, if it was never published, `coupon template delete {id}`."
+    ))
 }
 
 fn shown(figures: &SaleFigures, output: &Output) -> Result<(), Failure> {
@@ -125,19 +160,18 @@ fn verdict(figures: &SaleFigures) -> Result<(), Failure> {
         return Ok(());
     }
     let broken = figures.oversold > 0 || figures.lost.unwrap_or(0) > 0;
-    let sentence = if broken { "A promise was broken." } else { "Not everybody was served." };
+    let unserved = || figures.refusal().unwrap_or_else(|| "Not everybody was served.".to_owned());
+    let sentence = if broken { "A promise was broken.".to_owned() } else { unserved() };
     Err(Failure::new(Kind::NotWell, sentence))
 }
 
 impl<'a> Stage<'a> {
     /// Makes a draft of the file's template.
-    async fn create(arguments: &RehearseArguments, api: &'a Api) -> Result<Self, Failure> {
-        let file = &arguments.file;
-        let template = marked(template_file::new(file)?)?;
+    async fn create(template: &Value, file: &Path, api: &'a Api) -> Result<Self, Failure> {
         let name = template["name"].as_str().unwrap_or_default().to_owned();
         let holds = template["hold_ms"].as_i64().unwrap_or(0) > 0;
-        let call = Call::post("/v1/templates").with_body(template);
-        let made = api.send(&call).await;
+        let call = Call::post("/v1/templates").with_body(template.clone());
+        let made = api.send(&call.once(IS_IT_LISTED)).await;
         let made =
             made.map_err(|refused| refused.in_file(|field| template_file::place(file, field)))?;
         Ok(Self { api, id: id_of(&made)?, name, holds })
@@ -196,16 +230,21 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Ends the template; one that was never published is deleted.
+    /// Ends the template; one that was never published is deleted. A publication that was under way when the rehearsal was
+    /// stopped may come between the two: then it is ended after all.
     async fn end(&self) -> Result<(), Failure> {
         let path = self.path();
         let end = Call::post(format!("{path}/end")).with_body(json!({ "confirm": self.name }));
         let Err(refused) = self.api.send(&end).await else { return Ok(()) };
-        if refused.code.as_deref() == Some("INVALID_TRANSITION") {
-            return self.api.send(&Call::delete(path)).await.map(drop);
+        if !is_of_state(&refused) {
+            return Err(open(self.id, refused));
         }
-        let advice = format!("End it: `coupon template end {}`.", self.id);
-        Err(Failure { advice: Some(advice), ..refused })
+        let Err(refused) = self.api.send(&Call::delete(path)).await else { return Ok(()) };
+        if !is_of_state(&refused) {
+            return Err(open(self.id, refused));
+        }
+        let ended = self.api.send(&end).await;
+        ended.map(drop).map_err(|refused| open(self.id, refused))
     }
 
     fn path(&self) -> String {
@@ -213,11 +252,24 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Whether a call was refused because the template is in another state than it is for.
+fn is_of_state(refused: &Failure) -> bool {
+    matches!(refused.code.as_deref(), Some("INVALID_TRANSITION" | "CHANGED_MEANWHILE"))
+}
+
 /// Marks a template as a rehearsal. Its window is replaced once it exists, its validity here.
+///
+/// # Errors
+/// It has no name, or nothing to sell: all would be refused, and the figures would tell of nothing.
 fn marked(mut template: Value) -> Result<Value, Failure> {
     let no_name = || Failure::usage("The file has no `name`.");
     let name = template["name"].as_str().ok_or_else(no_name)?;
     let name: String = format!("{MARK}{name}").chars().take(limit::NAME_CHARS_MAX).collect();
+    if template["total_stock"].as_i64() == Some(0) {
+        let nothing = Failure::usage("A sale of 0 coupons cannot be rehearsed.")
+            .advise("Give it a `total_stock` of at least 1.");
+        return Err(Failure { field: Some("total_stock".into()), ..nothing });
+    }
     let fields = template.as_object_mut().ok_or_else(no_name)?;
     for former in ["valid_from", "valid_until"] {
         fields.remove(former);
@@ -254,5 +306,38 @@ mod tests {
             json!({ "name": name, "valid_for_ms": 3_600_000, "total_stock": 5, "hold_ms": 1 });
         assert_eq!(marked, left);
         assert!(super::marked(json!({ "total_stock": 5 })).is_err());
+    }
+
+    #[test]
+    fn a_sale_of_nothing_is_not_rehearsed() {
+        let nothing = marked(json!({ "name": "Sale", "total_stock": 0 })).unwrap_err();
+        assert_eq!((nothing.kind, nothing.field.as_deref()), (Kind::Usage, Some("total_stock")));
+        assert!(nothing.sentence.contains("0 coupons"), "{nothing}");
+    }
+
+    #[test]
+    fn a_failure_says_too_that_the_template_is_open_and_how_to_end_it() {
+        let away = || Failure::new(Kind::Unavailable, "Nobody answers.").advise("Does it run?");
+        let open = open(TemplateId(7), away());
+        let advice = open.advice.clone().unwrap();
+        assert!(advice.contains("`coupon template end 7`"), "{advice}");
+        let stopped = both(Failure::new(Kind::Refused, "It was stopped."), &open);
+        assert_eq!((stopped.kind, stopped.advice.as_ref()), (Kind::Refused, Some(&advice)));
+        let said = "It was stopped. The rehearsal's template is not ended: Nobody answers.";
+        assert_eq!(stopped.sentence, said);
+        let died = both(away(), &open).advice.unwrap();
+        assert!(died.starts_with(&advice) && died.ends_with(" Does it run?"), "{died}");
+    }
+
+    #[test]
+    fn a_template_in_another_state_is_ended_in_another_way() {
+        let refused = |code: &str| Failure {
+            code: Some(code.to_owned()),
+            ..Failure::new(Kind::Refused, "No.")
+        };
+        assert!(is_of_state(&refused("INVALID_TRANSITION")));
+        assert!(is_of_state(&refused("CHANGED_MEANWHILE")));
+        assert!(!is_of_state(&refused("SCOPE_LACKING")));
+        assert!(!is_of_state(&Failure::new(Kind::Unavailable, "Nobody answers.")));
     }
 }
