@@ -261,7 +261,11 @@ async fn rows(
     now: DateTime<Utc>,
 ) -> Result<(TakenJson, CouponsJson, RedemptionJson), Problem> {
     let row = templates::stock(app, template.id).await?;
-    let stock = TakenJson { total: row.total, landed: row.total.saturating_sub(row.stock), left: row.stock };
+    let stock = TakenJson {
+        total: row.total,
+        landed: row.total.saturating_sub(row.stock),
+        left: row.stock,
+    };
     let redemption = redeemed(app, template).await?;
     let mut counts = StatusCounts::default();
     let mut after = None;
