@@ -519,7 +519,7 @@
  */
 
 /**
- * @typedef {object} LiveTemplate A template, live. Of its coupons: confirmed + held + in_flight + left + drift = total, where a null drift counts as 0. Null: not known at the moment, never 0.
+ * @typedef {object} LiveTemplate A template, live. Of its coupons: `confirmed + held + in_flight + left + drift = total`, where a null drift counts as 0. Null: not known at the moment, never 0.
  * @property {Instant} claim_ends_at
  * @property {ClaimMode} claim_mode
  * @property {Instant} claim_starts_at

@@ -104,13 +104,19 @@ async fn write(base64: &str, file: PathBuf) {
     assert!(decode.wait().await.unwrap().success());
 }
 
+/// Signs in, where nothing moves: a colour half way to another theme's is neither's.
+async fn still_console(world: &World) -> Console {
+    let mut console = Console::of_platform(world).await;
+    let still = json!({ "features": [{ "name": "prefers-reduced-motion", "value": "reduce" }] });
+    console.browser.call("Emulation.setEmulatedMedia", still).await;
+    console
+}
+
 #[tokio::test]
 async fn each_page_has_its_picture_in_both_themes_wide_and_on_a_phone() {
     let world = World::start("browser pictures").await;
     let (template, coupon) = furnish(&world).await;
-    let mut console = Console::of_platform(&world).await;
-    let still = json!({ "features": [{ "name": "prefers-reduced-motion", "value": "reduce" }] });
-    console.browser.call("Emulation.setEmulatedMedia", still).await;
+    let mut console = still_console(&world).await;
     let accepts = env::var_os(ACCEPT).is_some();
     let mut names = BTreeSet::new();
     for (name, page) in pages(template, &coupon) {
@@ -156,7 +162,7 @@ async fn no_page_has_a_serious_fault_for_people_who_see_or_move_otherwise() {
     let axe = fs::read_to_string(vendor.join("axe-core-4.14.1.js")).unwrap();
     let world = World::start("browser axe").await;
     let (template, coupon) = furnish(&world).await;
-    let mut console = Console::of_platform(&world).await;
+    let mut console = still_console(&world).await;
     console.browser.evaluate(&format!("{axe};0")).await;
     let run = "axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
         .filter(({ impact }) => ['serious', 'critical'].includes(impact))
