@@ -42,7 +42,7 @@ pub(crate) struct Part<T, P> {
     pub(crate) next: Option<P>,
 }
 
-impl<T, P: Copy> Part<T, P> {
+impl<T, P: Clone> Part<T, P> {
     /// Takes the first `limit` rows of a list. A further one shows that there is a next page.
     pub(crate) fn of(
         mut listed: Vec<Listed<T, P>>,
@@ -61,6 +61,15 @@ impl<T, P: Copy> Part<T, P> {
             }
         }
         part
+    }
+
+    /// Returns the page that shows it: its positions are the entries' ids and the cursor, as they stand.
+    pub(crate) fn page<B>(self, shown: impl FnMut(T) -> B) -> Page<B>
+    where
+        P: ToString,
+    {
+        let next = self.next.map(|position| position.to_string());
+        Page::new(self.rows.into_iter().map(shown).collect(), next).without(self.unreadable)
     }
 }
 
@@ -116,6 +125,21 @@ impl PageParams {
     pub(crate) fn limit(&self) -> Result<u32, Problem> {
         limit(self.limit)
     }
+}
+
+/// Returns the value that a filter asks for, by its word. `filter` names it with its article: "a `state`".
+pub(crate) fn one_of<T: Copy>(
+    filter: &str,
+    asked: Option<&str>,
+    all: &[T],
+    word: fn(T) -> &'static str,
+) -> Result<Option<T>, Problem> {
+    let Some(asked) = asked else { return Ok(None) };
+    let found = all.iter().copied().find(|one| word(*one) == asked);
+    found.map(Some).ok_or_else(|| {
+        let words: Vec<&str> = all.iter().map(|one| word(*one)).collect();
+        Problem::new(Code::InvalidStatus, format!("Use {filter} of {}.", words.join(", ")))
+    })
 }
 
 /// Checks a requested page size, 1 to 100.

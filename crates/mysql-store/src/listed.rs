@@ -31,11 +31,11 @@ impl<T, P> Listed<T, P> {
     /// Returns the row's position; that of a row that was read by `of`.
     pub fn position(&self, of: impl FnOnce(&T) -> P) -> P
     where
-        P: Copy,
+        P: Clone,
     {
         match self {
             Self::Row(row) => of(row),
-            Self::Unreadable(position) => *position,
+            Self::Unreadable(position) => position.clone(),
         }
     }
 }

@@ -261,10 +261,9 @@ pub(crate) async fn list(
         audit::page(&mut connection, &filter, before, limit + 1).await
     });
     let audit::Page { lines, down_to } = page.await?;
-    let Part { rows, unreadable, next } = Part::of(lines, limit, |line| line.entry.id);
-    let next = next.or(down_to).map(|id| id.to_string());
-    let shown = rows.into_iter().map(EntryJson::from).collect();
-    Ok(Json(Page::new(shown, next).without(unreadable)))
+    let part = Part::of(lines, limit, |line| line.entry.id);
+    let part = Part { next: part.next.or(down_to), ..part };
+    Ok(Json(part.page(EntryJson::from)))
 }
 
 /// Returns the ids that lines of these times may have. A line has the time of the request, by the same clock as its id or

@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use coupon::{ClaimId, TemplateId};
 use mysql_store::{
-    Listed, connect,
+    connect,
     late_payment::{self, LatePayment, Position, Refusal, Wanted},
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::{
     auth::Operator,
     code::Code,
     http::{
-        cursor::{self, NoCursor, Page},
+        cursor::{self, NoCursor, Page, Part},
         extract::{Body, Params},
         instant::instant,
         schemas::{Cursor, Id, Instant},
@@ -166,29 +166,11 @@ pub(crate) async fn list(
         // One extra row shows whether there is a next page.
         late_payment::page(&mut connection, wanted, behind, limit + 1).await
     });
-    Ok(Json(page_of(rows.await?, limit as usize)))
-}
-
-fn page_of(mut rows: Vec<Listed<LatePayment, Position>>, limit: usize) -> Page<LateJson> {
-    let is_cut = rows.len() > limit;
-    rows.truncate(limit);
-    let mut shown = Vec::new();
-    let mut unreadable = Vec::new();
-    let mut next = None;
-    for one in rows {
-        let position = match one {
-            Listed::Row(late) => {
-                shown.push(LateJson::of(&late));
-                LateCursor(Position::of(&late)).to_string()
-            }
-            Listed::Unreadable(position) => {
-                unreadable.push(format!("{}.{}", position.claim, position.payment_ref));
-                LateCursor(position).to_string()
-            }
-        };
-        next = Some(position).filter(|_| is_cut);
-    }
-    Page::new(shown, next).without(unreadable)
+    let Part { rows, unreadable, next } = Part::of(rows.await?, limit, Position::of);
+    let next = next.map(|position| LateCursor(position).to_string());
+    let named = |position: Position| format!("{}.{}", position.claim, position.payment_ref);
+    let page = Page::new(rows.iter().map(LateJson::of).collect(), next);
+    Ok(Json(page.without(unreadable.into_iter().map(named))))
 }
 
 /// `POST /v1/late-payments/refunded`

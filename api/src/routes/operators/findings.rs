@@ -147,8 +147,18 @@ pub(crate) async fn list(
         merchant: merchant(operator, params.merchant_id.as_deref())?,
         with_platforms: is_the_platform(operator),
         template: params.template_id,
-        kind: params.kind.as_deref().map(kind).transpose()?,
-        state: params.state.as_deref().map(state).transpose()?,
+        kind: cursor::one_of(
+            "a `kind`",
+            params.kind.as_deref(),
+            &FindingKind::ALL,
+            FindingKind::word,
+        )?,
+        state: cursor::one_of(
+            "a `state`",
+            params.state.as_deref(),
+            &FindingState::ALL,
+            FindingState::word,
+        )?,
     };
     let page = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
@@ -156,10 +166,9 @@ pub(crate) async fn list(
         finding::page(&mut connection, &filter, before, limit + 1).await
     });
     let finding::Page { findings, down_to } = page.await?;
-    let Part { rows, unreadable, next } = Part::of(findings, limit, |finding| finding.id);
-    let next = next.or(down_to).map(|id| id.to_string());
-    let shown = rows.iter().map(FindingBody::of).collect();
-    Ok(Json(Page::new(shown, next).without(unreadable)))
+    let part = Part::of(findings, limit, |finding| finding.id);
+    let part = Part { next: part.next.or(down_to), ..part };
+    Ok(Json(part.page(|finding| FindingBody::of(&finding))))
 }
 
 /// `GET /v1/findings/{id}`
@@ -276,20 +285,6 @@ fn merchant(operator: Operator, asked: Option<&str>) -> Result<Option<MerchantId
         Problem::new(Code::MalformedQuery, detail)
     })?;
     operator.merchant(asked).map(Some)
-}
-
-fn kind(word: &str) -> Result<FindingKind, Problem> {
-    FindingKind::from_word(word).ok_or_else(|| {
-        let words = FindingKind::ALL.map(FindingKind::word).join(", ");
-        Problem::new(Code::InvalidStatus, format!("Use a `kind` of {words}."))
-    })
-}
-
-fn state(word: &str) -> Result<FindingState, Problem> {
-    FindingState::from_word(word).ok_or_else(|| {
-        let words = FindingState::ALL.map(FindingState::word).join(", ");
-        Problem::new(Code::InvalidStatus, format!("Use a `state` of {words}."))
-    })
 }
 
 fn not_open(state: FindingState) -> Problem {

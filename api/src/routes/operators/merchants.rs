@@ -139,10 +139,8 @@ pub(crate) async fn list(
         let mut connection = connect::acquire(&app.pool).await?;
         merchant::page(&mut connection, before, limit + 1).await
     });
-    let Part { rows, unreadable, next } = Part::of(merchants.await?, limit, |merchant| merchant.id);
-    let shown = rows.iter().map(MerchantJson::from);
-    let next = next.map(|id| id.to_string());
-    Ok(Json(Page::new(shown.collect(), next).without(unreadable)))
+    let part = Part::of(merchants.await?, limit, |merchant| merchant.id);
+    Ok(Json(part.page(|merchant| MerchantJson::from(&merchant))))
 }
 
 impl From<&Merchant> for MerchantJson {

@@ -170,22 +170,15 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<ListedBody>>, Problem> {
     let limit = cursor::limit(params.limit)?;
     let before: Option<JobId> = cursor::parse(params.cursor.as_ref())?;
-    let state = params.state.as_deref().map(|word| {
-        JobState::from_word(word).ok_or_else(|| {
-            let words = JobState::ALL.map(JobState::word).join(", ");
-            Problem::new(Code::InvalidStatus, format!("Use a `state` of {words}."))
-        })
-    });
-    let state = state.transpose()?;
+    let state =
+        cursor::one_of("a `state`", params.state.as_deref(), &JobState::ALL, JobState::word)?;
     let jobs = connect::within(async {
         let mut connection = connect::acquire(&app.pool).await?;
         // One extra row shows whether there is a next page.
         job_list::page(&mut connection, operator.merchant_id, state, before, limit + 1).await
     });
-    let Part { rows, unreadable, next } = Part::of(jobs.await?, limit, |job| job.id);
-    let next = next.map(|id| id.to_string());
-    let shown = rows.iter().map(ListedBody::of).collect();
-    Ok(Json(Page::new(shown, next).without(unreadable)))
+    let part = Part::of(jobs.await?, limit, |job| job.id);
+    Ok(Json(part.page(|job| ListedBody::of(&job))))
 }
 
 /// `GET /v1/jobs/{id}`
@@ -237,13 +230,12 @@ pub(crate) async fn rows(
 ) -> Result<Json<Page<RowBody>>, Problem> {
     let limit = cursor::limit(params.limit)?;
     let after: Option<u32> = cursor::parse(params.cursor.as_ref())?;
-    let outcome = params.outcome.as_deref().map(|word| {
-        RowOutcome::from_word(word).ok_or_else(|| {
-            let words = RowOutcome::ALL.map(RowOutcome::word).join(", ");
-            Problem::new(Code::InvalidStatus, format!("Use an `outcome` of {words}."))
-        })
-    });
-    let outcome = outcome.transpose()?;
+    let outcome = cursor::one_of(
+        "an `outcome`",
+        params.outcome.as_deref(),
+        &RowOutcome::ALL,
+        RowOutcome::word,
+    )?;
     let read = async {
         let mut connection = connect::acquire(&app.pool).await?;
         let job = job::get(&mut connection, operator.merchant_id, id).await?;
@@ -253,10 +245,7 @@ pub(crate) async fn rows(
         Ok(job_row::page(&mut connection, job.id, outcome, after, limit + 1).await?)
     };
     let rows = connect::within::<_, Problem>(read).await?;
-    let Part { rows, unreadable, next } = Part::of(rows, limit, |row| row.row_no);
-    let next = next.map(|row| row.to_string());
-    let shown = rows.into_iter().map(RowBody::from).collect();
-    Ok(Json(Page::new(shown, next).without(unreadable)))
+    Ok(Json(Part::of(rows, limit, |row| row.row_no).page(RowBody::from)))
 }
 
 /// `POST /v1/jobs/{id}/cancel`
