@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::DateTime;
 use clap::Parser as _;
 use coupon::UserId;
-use devstack::{Scope, TestServers};
+use devstack::{Scope, TestServers, at_last};
 use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis_view::{Begun, GenerationsFuture, ViewStore, keys};
@@ -213,7 +213,7 @@ impl Harness {
     pub(crate) async fn send_behind_a_gap(&self, row: &UserCouponRow, payload: &[u8]) {
         let brokers = &self.scope.endpoints.kafka_brokers;
         let topic = self.names.user_coupon();
-        let writer = FencedWriter::take_over(brokers, &topic).await.unwrap();
+        let writer = at_last(async || FencedWriter::take_over(brokers, &topic).await).await;
         let key = row.user_id.to_string().into_bytes();
         // The commit of its transaction takes an offset and is no message.
         writer.write(&topic, &key, &change(row)).await.unwrap();

@@ -162,6 +162,12 @@ fn requests(
     }
 }
 
+/// Takes over an id on a new broker. It first makes the topic of its transactions, and refuses to begin one until it has
+/// read that topic: on a busy machine for longer than a writer waits. A tailer tries again as well.
+async fn first_writer(brokers: &str, id: &str) -> FencedWriter {
+    at_last(async || FencedWriter::take_over(brokers, id).await).await
+}
+
 /// Returns what a reader of committed messages sees.
 pub(crate) async fn published(brokers: &str, topic: &str) -> Vec<Vec<u8>> {
     let reader = TableReader::open_to_end(brokers, topic).await.unwrap();
@@ -182,7 +188,7 @@ mod full {
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
         let topic = names.checkpoint();
         let key = b"key".as_slice();
-        let writer = FencedWriter::take_over(&brokers, "held").await.unwrap();
+        let writer = first_writer(&brokers, "held").await;
         writer.write(&topic, key, b"first").await.unwrap();
 
         way.gate.change(|state| state.is_closed = true);
@@ -206,7 +212,7 @@ mod full {
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
         let topic = names.checkpoint();
         let key = b"key".as_slice();
-        let writer = Arc::new(FencedWriter::take_over(&brokers, "late").await.unwrap());
+        let writer = Arc::new(first_writer(&brokers, "late").await);
         writer.write(&topic, key, b"first").await.unwrap();
 
         let late = way.gate.change(|state| {
@@ -261,7 +267,7 @@ mod full {
         ensure_topics(&brokers, &names, &TopicLayout::default()).await.unwrap();
         let topic = names.checkpoint();
         let key = b"key".as_slice();
-        let writer = FencedWriter::take_over(&brokers, "lost").await.unwrap();
+        let writer = first_writer(&brokers, "lost").await;
         writer.write(&topic, key, b"first").await.unwrap();
         way.gate.change(|state| state.is_closed = true);
         writer.write(&topic, key, b"second").await.unwrap_err();
