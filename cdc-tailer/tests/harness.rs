@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cdc_tailer::Config;
 use clap::Parser as _;
-use devstack::{Flavor, OwnDatabase, Scope, TestServers, at_last, if_installed};
+use devstack::{Flavor, OwnDatabase, Scope, TestServers, if_installed};
 use mysql_store::{migrate, verify::copy_schema};
 use runtime::{Clock, Health};
 use serde::de::DeserializeOwned;
@@ -229,7 +229,7 @@ impl Harness {
         let brokers = &self.scope.endpoints.kafka_brokers;
         let database = &self.scope.database;
         let id = format!("{}.cdc-tailer.{database}", self.names.prefix());
-        let writer = at_last(async || FencedWriter::take_over(brokers, &id).await).await;
+        let writer = FencedWriter::take_over(brokers, &id).await.unwrap();
         let topic = self.names.checkpoint();
         let key = database.as_bytes();
         writer.write(&topic, key, changed.as_bytes()).await.unwrap();
